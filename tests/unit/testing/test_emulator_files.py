@@ -17,15 +17,6 @@ def zone(tmp_path: Path) -> Zone:
     return Zone(tmp_path)
 
 
-def test_files_are_applied_in_the_order_of_their_numbers(zone: Zone) -> None:
-    """F-34: whenever they came."""
-    folder = zone.folder()
-    for number in (3, 1, 2):
-        put(folder, number, items([(4, 1, f"v{number}")]))
-    assert [done.number for done in zone.service().poll()] == [1, 2, 3]
-    assert zone.rows() == [(1, "v3")]
-
-
 def test_a_missing_number_blocks_its_table_only(zone: Zone) -> None:
     """F-32: later files wait, other tables go on, and the missing file sets them free."""
     blocked, other = zone.folder("dbo.schema/items"), zone.folder("dbo.schema/other")

@@ -150,20 +150,6 @@ def test_monitoring_files_say_the_same_in_their_own_names(zone: Zone) -> None:
     assert json.loads((monitoring / "replicator.json").read_text())["status"] == "Paused"
 
 
-def test_a_poll_without_news_writes_nothing(zone: Zone) -> None:
-    _fill(zone.folder(), 1, 2)
-    service = zone.service()
-    service.poll()
-
-    def everything() -> dict[Path, int]:
-        return {p: p.stat().st_mtime_ns for root in (zone.zone, zone.tables) for p in root.rglob("*") if p.is_file()}
-
-    before = everything()
-    zone.now += 3600
-    assert service.poll() == []
-    assert everything() == before
-
-
 @pytest.mark.parametrize(
     "wrong", [{"processed_folder": "_Elsewhere"}, {"purge_after_days": -1.0}, {"files_per_poll": 0}]
 )

@@ -217,59 +217,6 @@ def test_a_stopped_database_starts_from_scratch(client: Client) -> None:
     assert (entry["status"], entry["metrics"]["processedRows"]) == ("Initialized", 0)
 
 
-def test_processed_files_go_after_seven_days_of_the_emulators_clock(client: Client) -> None:
-    """F-36, F-35: the last one stays."""
-    for number in (1, 2):
-        publish(client, "items", number, [(4, number, "x")])
-    client.server.poll()
-    client.server.advance_clock(7 * 86_400 - 1)
-    client.renew_tokens()
-    client.server.poll()
-    away = "items/_FilesReadyToDelete"
-    assert client.names(away) == [f"{away}/{1:020d}.parquet"]
-    client.server.advance_clock(1)
-    client.server.poll()
-    assert client.names(away) == []
-    assert client.head(f"items/{2:020d}.parquet").status == 200
-
-
-def test_items_are_listed_renamed_and_deleted(empty: Client) -> None:
-    for name in ("a", "b", "c"):
-        assert empty.fabric("POST", "", {"displayName": name, "definition": definition()}).status == 201
-    twin = empty.fabric("POST", "", {"displayName": "A"})
-    assert (twin.status, twin.json()["errorCode"]) == (409, "ItemDisplayNameAlreadyInUse")
-    empty.server.fabric.page = 2
-    page = empty.fabric("GET").json()
-    assert [item["displayName"] for item in page["value"]] == ["a", "b"]
-    assert len(empty.fabric("GET", f"?continuationToken={page['continuationToken']}").json()["value"]) == 1
-    identity = page["value"][0]["id"]
-    assert empty.fabric("PATCH", identity, {"displayName": "z"}).json()["displayName"] == "z"
-    assert empty.fabric("GET", identity).json()["displayName"] == "z"
-    assert empty.fabric("PATCH", identity, {"description": "x" * 257}).status == 400
-    assert empty.fabric("DELETE", identity).status == 200
-    assert empty.fabric("GET", identity).json()["errorCode"] == "ItemNotFound"
-    assert [item.name for item in empty.server.databases.all()] == ["b", "c"]
-
-
-def test_databases_have_zones_and_clocks_of_their_own_and_outlive_the_emulator(tmp_path: Path) -> None:
-    folders = (tmp_path / "zone", tmp_path / "tables")
-    with EmulatorServer(*folders) as server:
-        client = Client(server)
-        client.upload("t/a", b"a")
-        more = client.fabric("POST", "", {"displayName": "more", "definition": definition(defaultSchema="s")}).json()
-        other = f"/{server.workspace_id}/{more['id']}/Files/LandingZone/t/a"
-        assert client.read(other).status == 404
-        client.upload(other, b"b")
-    with EmulatorServer(*folders) as server:
-        client = Client(server)
-        assert client.read(other).body == b"b"
-        assert client.fabric("GET", more["id"]).json() == more | {
-            "properties": more["properties"]
-            | {"oneLakeTablesPath": f"{server.url}/{server.workspace_id}/{more['id']}/Tables"}
-        }
-        assert status(client, more["id"]) == "Initialized"
-
-
 def test_the_default_schema_is_the_definitions(empty: Client) -> None:
     """F-03, R-05; it changes only while Initialized or Stopped."""
     body = {"displayName": "shop", "definition": definition(defaultSchema="sales")}

@@ -134,13 +134,6 @@ def test_only_what_lies_below_files_can_be_changed(client: Client) -> None:
     assert client.send("PATCH", "t/a", "action=setAccessControl").code == "UnsupportedOperation"
 
 
-def test_every_answer_says_which_request_and_version_it_is_to(client: Client) -> None:
-    answer = client.read("none", x_ms_version="2020-06-12", x_ms_client_request_id="mine")
-    assert (answer.headers["x-ms-version"], answer.headers["x-ms-client-request-id"]) == ("2020-06-12", "mine")
-    assert answer.headers["x-ms-request-id"] in answer.json()["error"]["message"]
-    assert (answer.code, answer.json()["error"]["code"]) == ("PathNotFound", "PathNotFound")
-
-
 def test_a_listing_shows_what_there_is_and_not_what_is_under_way(client: Client) -> None:
     """O-07: what is appended is no file; a created one has zero bytes."""
     etag = client.upload("t/a", b"abc")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +10,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fabric_emulator.web import EmulatorServer
 from fabric_emulator.web.item_paths import ItemPath
@@ -58,22 +55,6 @@ def test_a_flush_needs_all_bytes_up_to_its_position(client: Client) -> None:
     client.append(FINAL, b"gh", 6)
     assert (client.flush(FINAL, 8).status, client.read(FINAL).body) == (200, b"abcdefgh")
     assert client.flush(FINAL, 7).code == "InvalidFlushPosition"
-
-
-@settings(derandomize=True, deadline=None, max_examples=40)
-@given(content=st.binary(min_size=1, max_size=60), data=st.data())
-def test_blocks_may_come_cut_and_ordered_in_any_way(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject
-) -> None:
-    root = tmp_path_factory.mktemp("blocks")
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(content) - 1)))) if len(content) > 1 else []
-    edges = [0, *cuts, len(content)]
-    store, place = PathStore(), ItemPath(root / "file", root, writable=True)
-    store.create_file(place, Conditions())
-    for first, last in data.draw(st.permutations(list(itertools.pairwise(edges)))):
-        store.append(place, first, content[first:last])
-    store.flush(place, len(content), Conditions())
-    assert store.read(place, None, Conditions())[1] == content
 
 
 def test_create_and_flush_need_a_length_of_zero(client: Client) -> None:
@@ -260,14 +241,3 @@ def test_of_many_renames_to_one_name_one_wins(tmp_path: Path, monkeypatch: pytes
         thread.join()
     assert refused == ["PathAlreadyExists"] * 4
     assert len(store.children(ItemPath(tmp_path, tmp_path, writable=True), recursive=False)) == 5
-
-
-def test_a_server_that_ends_hangs_up(tmp_path: Path) -> None:
-    """A connection kept open by a client is not served on."""
-    with EmulatorServer(tmp_path / "zone", tmp_path / "tables") as server:
-        connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=300)
-        connection.request("GET", "/_emulator/health")
-        connection.getresponse().read()
-        kept = connection.sock
-    assert kept.recv(1) == b""
-    connection.close()
