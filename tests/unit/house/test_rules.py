@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import rules
-from tests.rules import Rule, naming_tests, read_book, uncovered
+from tests.rules import naming_tests, read_book, uncovered
 
 BOOK = """\
 # A page
@@ -69,9 +69,6 @@ def test_every_rule_is_named_by_a_test() -> None:
     """What `make rules` says: no rule without a test, and no test that names a rule which the book lacks."""
     book = read_book()
     tests = naming_tests(rules.TESTS, [rule.id for rule in book])
-    # This file's examples are of no rule.
-    mine = {name for names in tests.values() for name in names if name.startswith("unit/test_rules.py")}
-    assert mine == set()
     assert len(book) > 100
     assert uncovered(book, tests) == []
     assert sorted(tests.keys() - {rule.id for rule in book}) == []
@@ -83,14 +80,6 @@ def test_nothing_cites_a_rule_that_nobody_can_look_up() -> None:
     known = {rule.id for rule in read_book()}
     assert {rule: where for rule, where in cited.items() if rule not in known} == {}
     assert len(cited) > 150
-
-
-def test_the_book_is_read_with_facts_told_apart(page: Path) -> None:
-    assert read_book(page.parent) == [
-        Rule("C-01", "A fact", True, "page.md"),
-        Rule("C-10", "A rule", False, "page.md"),
-        Rule("C-12", "Another rule", False, "page.md"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -133,11 +122,6 @@ def test_tests_name_rules_in_names_docstrings_and_ids_and_nowhere_else(tmp_path:
         "K-08": [by_id],
         "T-09": [by_id],
     }
-
-
-def test_a_rule_without_a_test_is_told_and_a_fact_is_not(page: Path) -> None:
-    book = read_book(page.parent)
-    assert [rule.id for rule in uncovered(book, {"C-12": ["a"], "C-10": []})] == ["C-10"]
 
 
 @pytest.mark.parametrize(
