@@ -15,7 +15,6 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from demo.airflow_server import airflow_environment
 from demo.broker import Broker
@@ -24,8 +23,8 @@ from demo.outcome import Logged, assess, late_across_batches
 from demo.place import MIRROR, DemoFolder, claim, clean_environment
 from demo.processes import Service, session_members
 from demo.run import main
-from demo.shop import TOPIC, MirroringService, Shop, last_applied
-from demo.source_formats import CES, FORMATS, LATE_ACROSS_RUNS, QLIK_KAFKA, SourceFormat
+from demo.shop import TOPIC, MirroringService, last_applied
+from demo.source_formats import CES, FORMATS, LATE_ACROSS_RUNS, SourceFormat
 from demo.story import BROKER_CONNECTION
 from open_mirroring.config import Mirror, load_mirror
 from workload_generator.source import COUNTS
@@ -193,50 +192,6 @@ def test_a_second_signal_that_follows_at_once_leaves_nothing_running(tmp_path: P
 
 
 # --- the broker ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.kafka
-def test_a_broker_keeps_its_messages_over_a_restart_and_leaves_nothing_running(tmp_path: Path) -> None:
-    """The first rows and the changes of a shop arrive in three partitions, and the broker ends when it is stopped."""
-    with claim(tmp_path / "demo") as place:
-        broker = Broker(place.broker)
-        try:
-            guard = psutil.Process(broker.session)
-            broker.create_topic(TOPIC, 3)
-            shop = Shop(place, 7, QLIK_KAFKA, broker.bootstrap)
-            shop.open()
-            assert "800 rows as REFRESH" in shop.hand_over()
-            shop.trade(10, hold_back=True)
-            before = offsets(broker)
-            assert len(before) == 3 and all(before) and sum(before) > 800
-            assert broker.stop() == [] and not guard.is_running()
-            broker.start()
-            broker.check()
-            wait_for(lambda: offsets(broker) == before)
-            psutil.Process(broker.pid).kill()
-            wait_for(lambda: has_failed(broker))
-        finally:
-            broker.stop()
-        assert session_members(broker.session) == []
-
-
-def offsets(broker: Broker) -> list[int]:
-    """The end of each partition; nothing while one has no leader, as after a start."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
-    try:
-        return [consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=300)[1] for number in range(3)]
-    except KafkaException:
-        return []
-    finally:
-        consumer.close()
-
-
-def has_failed(broker: Broker) -> bool:
-    try:
-        broker.check()
-    except DemoFailed as failure:
-        return failure.log == broker.log
-    return False
 
 
 def test_a_broker_without_jars_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,25 +246,6 @@ def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
     assert (number, manifest, pipeline.reader.batches()) == (1, None, [])
 
 
-def test_an_added_partition_is_read_from_its_first_message(
-    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """C-90: partitions can grow; their messages belong to the next batch, and the order is that of the source."""
-    pipeline = over_kafka(tmp_path, spark, topic)
-    publish(kafka, topic, range(1, 11))
-    pipeline.tick()
-    kafka.add_partitions(topic, 3)
-    newer = event("UPD", {"id": "1", "name": "new", "price": "1.50"}, commit=50, cols=COLS, pkkey={"id": 1})
-    older = event("UPD", {"id": "1", "name": "old", "price": "1.50"}, commit=40, cols=COLS, pkkey={"id": 1})
-    kafka.publish(topic, [(0, None, newer), (2, None, older), (2, None, ordered(60, "Ada", "clean"))])
-    extracted, _ = pipeline.tick()
-    assert extracted.counts["changes"] == 3 and "partition 2 was added" in caplog.text
-    found = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
-    assert found == in_order(landed([1], "new") + landed(range(2, 11), "Ada"), ["id"])
-    assert pipeline.mirrored("dbo", "clean") == landed([60], "Ada")
-    assert pipeline.numbers("dbo.schema/orders") == [1, 2]
-
-
 def test_a_partition_that_was_empty_at_the_first_look_comes_up_with_its_next_message_g143(
     tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str
 ) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -43,19 +42,14 @@ from spark_jobs.sources.qlik.change_table.jdbc import (
 from spark_jobs.sources.qlik.change_table.jdbc_table import Slice
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.postgres import PostgresServer
-from tests.property.test_qlik_change_tables import folded as fold
-from tests.property.test_qlik_change_tables import history_of
 from tests.qlik_change_rows import sequence
 from tests.qlik_change_tables_sql import (
     apply_exception,
     control_table_statements,
-    postgresql_statements,
     suspended,
 )
 from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
-from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
-from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
-from workload_generator.tables import SHOP_TABLES, TableDef
+from workload_generator.tables import TableDef
 
 READING = ChangeTableFormat()
 HEADER = (
@@ -333,15 +327,6 @@ def test_rows_from_before_partitioning_are_read_too(tmp_path: Path, spark, sourc
     assert find_ranges(spark, at, bound_of(found)).ranges == []
 
 
-def test_t91_a_row_with_an_empty_sequence_is_a_dead_letter(tmp_path: Path, spark, source: PostgresServer) -> None:
-    insert(source, 1, "I", 1, "x")
-    source.execute("INSERT INTO shop.items__ct VALUES ('', 'I', NULL, NULL, 2, 'y'), (NULL, 'I', NULL, NULL, 3, 'z')")
-    found = find_ranges(spark, place(), {}).ranges
-    rows = read(spark, place(), found, tmp_path)
-    assert sorted((row.kind, row.code or "") for row in rows) == [
-        ("change", ""), ("rejected", "HEADER_INVALID"), ("rejected", "HEADER_INVALID")]  # fmt: skip
-
-
 def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) -> None:
     """Bad input: the reason is told, the other tables go on, and what is not there yet is waited for."""
     source.execute(
@@ -540,43 +525,6 @@ def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
     assert len(read(spark, place(), [found], tmp_path / "whole")) == 3000
 
 
-@pytest.mark.parametrize("minutes", [None, 1])
-def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
-    tmp_path: Path, spark, source: PostgresServer, minutes: int | None
-) -> None:
-    """G-09, T-18, T-34: batch after batch, with masks in bytes and columns that are added on the way (T-33)."""
-    source.execute(*(f"DROP SCHEMA IF EXISTS {name} CASCADE" for name in ("dbo", "control")))
-    history = history_of(11)
-    options = ChangeTableOptions(binary_mask=True, partition_minutes=minutes)
-    statements = list(postgresql_statements(SHOP_TABLES, stored_changes(history.changes, options), options))
-    tables = {table.full_name: NamedChangeTable(table.schema, f"{table.name}__ct") for table in SHOP_TABLES}
-    mirrored_tables = {t.full_name: MirroredTable(t.full_name, t.key) for t in SHOP_TABLES}
-    control = SourceName("control", "attrep_cdc_partitions") if minutes else None
-    at = ChangeTables("shop_db", tables, control=control)
-    bound: dict[str, int] = {}
-    rows: list[LogRow] = []
-    third = len(statements) // 3
-    for batch, part in enumerate((statements[:third], statements[third : 2 * third], statements[2 * third :])):
-        source.execute(*part)
-        found = find_ranges(spark, at, bound).ranges
-        bound |= bound_of(*found)
-        log = partial(begin_log, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
-        parts = at.read(spark, found, log, "test")
-        files = [str(tmp_path / file["path"]) for part in parts for file in part.written.files]
-        for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
-            rows.append(LogRow(**line))
-    assert find_ranges(spark, at, bound).ranges == []
-    assert {row.kind for row in rows} == {"change"}
-    mirrored = {name: sorted(map(cells, found.values())) for name, found in fold(rows).items() if found}
-    for name in history.tables:
-        assert mirrored.get(name, []) == sorted(map(cells, history.typed_final(name))), name
-
-
-def cells(row: dict[str, Any]) -> str:
-    """A row to compare: a column that was added since it was written is missing in it, and NULL; guids are capitals."""
-    return str(sorted((name, str(value).upper()) for name, value in row.items() if value is not None))
-
-
 @pytest.fixture(params=["copy", "jdbc"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways in which a database is read; the second is that of databases that are no PostgreSQL."""
@@ -610,40 +558,3 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     found = at.told(spark).signals
     assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "TASK_ERRORS")}
     assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]
-
-
-@pytest.fixture
-def offices(shared_data: Path, source: PostgresServer) -> PostgresServer:
-    """The part of the district offices as its own dump made it."""
-    source.execute(gzip.decompress((shared_data / "qlik-change-tables" / "postgres.sql.gz").read_bytes()).decode())
-    return source
-
-
-@pytest.mark.parametrize("mode", ["partitions", "sequence"])
-def test_the_district_offices_end_in_their_final_state(
-    tmp_path: Path, spark, shared_data: Path, offices: PostgresServer, mode: str
-) -> None:
-    """T-30: the table as loaded, then all changes in order; binary masks in the documented order (T-20, T-24)."""
-    control = SourceName("control", "attrep_cdc_partitions") if mode == "partitions" else None
-    tables = {"dbo.district_offices": NamedChangeTable("dbo", "district_offices__ct")}
-    at = ChangeTables("shop_db", tables, control=control)
-    found = find_ranges(spark, at, {}).ranges
-    assert len(found) == (46 if control else 1)
-    rows = read(spark, at, found, tmp_path, key="office_id")
-    assert {row.kind for row in rows} == {"change"} and len(rows) == 189 + 849 + 221
-    wanted = expected(shared_data / "district_offices_part" / "final.parquet")
-    loaded = loaded_rows(offices, {json.loads(row.key or "")[0] for row in rows})
-    assert_equal_cell_by_cell({**loaded, **folded(rows)}, wanted)
-
-
-def loaded_rows(server: PostgresServer, changed: set[str]) -> Mapping[str, dict[str, Any]]:
-    """The rows of the initial load that no change touched."""
-    connection = server.connect()
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT * FROM dbo.district_offices")
-            names = [column.name for column in cursor.description]
-            lines = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
-    finally:
-        connection.close()
-    return {json.dumps([line["office_id"]]): line for line in lines if line["office_id"] not in changed}

@@ -109,13 +109,6 @@ def test_no_etag_comes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [entry.modified for entry in seen] == [10**18 + after for after in range(60)]
 
 
-def test_a_flush_may_be_bound_to_an_etag(client: Client) -> None:
-    etag = client.create(FINAL).etag
-    client.append(FINAL, b"abc")
-    assert client.flush(FINAL, 3, If_Match='"0x0"').status == 412
-    assert client.flush(FINAL, 3, If_Match=etag).status == 200
-
-
 def test_a_rename_overwrites_by_default(client: Client) -> None:
     """O-04."""
     etag = client.upload("t/_a", b"new")
@@ -196,14 +189,6 @@ def test_reading_by_range_and_condition(client: Client) -> None:
     assert client.read("t/a", If_Match='"0x0"').status == 412
     assert client.read("t/a", If_None_Match=etag).status == 304
     assert client.send("HEAD", "t/a", "action=getStatus").headers["Content-Length"] == "10"
-
-
-def test_a_file_in_the_way_is_a_conflict(client: Client) -> None:
-    client.upload("t/a", b"a")
-    assert client.create("t/a/b").code == "PathConflict"
-    assert client.create("t/a", "directory").code == "PathConflict"
-    assert client.create("t").code == "PathConflict"
-    assert client.read("t").code == "PathConflict"
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "_$emulator/x", "a\\b"])

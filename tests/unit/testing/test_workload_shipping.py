@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -146,35 +143,6 @@ def test_a_producer_says_what_did_not_arrive(monkeypatch: pytest.MonkeyPatch) ->
 
 
 # --- change tables ---------------------------------------------------------------------------------------------------
-
-
-def stored(folder: Path) -> dict[str, list[dict[str, str]]]:
-    """The rows of all change tables, file by file, by the names of the files."""
-    found: dict[str, list[dict[str, str]]] = {}
-    for path in sorted(folder.rglob("*__ct/*.csv")):
-        table = path.parent.name.removesuffix("__ct")
-        found.setdefault(table, []).extend(csv.DictReader(io.StringIO(path.read_text(), newline="")))
-    return found
-
-
-def test_a_stretch_of_every_table_is_stored_twice_and_files_never_share_a_name(tmp_path: Path) -> None:
-    """T-11, T-40, K-42: repeats are the same rows; two runs number their files on."""
-    source, shipping = Source.create(tmp_path / "s.db", seed=3, rows=20), ChangeFileShipping(tmp_path / "target")
-    files = [source.run(shipping, transactions=12, hold_back=True)["files"] for _ in range(2)]
-    written = [path for path in (tmp_path / "target").rglob("*") if path.is_file()]
-    assert len(written) == sum(files) and source.report()["withheld"] == 0
-    counts = source.report()["tables"]
-    for table, rows in stored(tmp_path / "target").items():
-        by_identity: dict[tuple[str, str], list[dict[str, str]]] = {}
-        for row in rows:
-            by_identity.setdefault((row["header__change_seq"], row["header__change_oper"]), []).append(row)
-        assert all(one == same[0] for same in by_identity.values() for one in same)
-        operations = Counter(oper for _, oper in by_identity)
-        its = counts[table]
-        assert (operations["I"], operations["U"], operations["D"]) == (its["inserts"], its["updates"], its["deletes"])
-        assert operations["B"] == operations["U"]
-        repeats = sum(len(same) - 1 for (_, oper), same in by_identity.items() if oper != "B")
-        assert repeats == its["duplicates"] > 0
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
