@@ -239,7 +239,7 @@ prerequisites: ## look for Python and Java, and say how to get what is missing
 $(VENV)/.installed: requirements.lock pyproject.toml testing/pyproject.toml
 	@.ci/prerequisites "$(PYTHON)" lint
 	@$(MAKE) uv
-	@echo "environment: $(VENV) with $(PYTHON), from requirements.lock (minutes the first time: 1.2 GB)"
+	@echo "environment: $(VENV) with $(PYTHON), from requirements.lock (minutes the first time: 2 GB)"
 	@test -x $(RUN) || $(UV) venv --quiet --python "$(PYTHON)" $(VENV)
 	@$(UV) pip sync --quiet --compile-bytecode --python $(RUN) --require-hashes requirements.lock
 	@$(UV) pip install --quiet --python $(RUN) --no-deps --no-build-isolation --editable . --editable testing
