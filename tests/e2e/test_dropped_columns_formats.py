@@ -289,6 +289,25 @@ def test_a_listed_column_in_another_case_is_the_same_one_g67(kind: type[Source],
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+def test_a_listed_column_that_goes_may_have_a_name_now_that_is_not_listed_g60(
+    kind: type[Source], tmp_path: Path, spark: Any
+) -> None:
+    told = kind(tmp_path, spark, columns=["id", "name", "price"])
+    assert told.tick(*FIRST) == Exit.DONE
+    after = [Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")]
+    if told.renames:
+        assert told.tick(*after) == Exit.TABLES_STOPPED
+        assert told.stop == "RENAME_POSSIBLE"
+        assert [row["name"] for row in told.rows] == ["Ada"] * 3
+        assert told.decide("--dropped", "price") == Exit.DONE
+        after = []
+    assert told.tick(*after) == Exit.DONE
+    assert [(row["name"], row["price"]) for row in told.rows] == [
+        ("Ada", "1.50"), ("Eve", None), ("Ada", "1.50"), ("Ada", None)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_a_listed_name_that_no_row_has_is_told_g67(
     kind: type[Source], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

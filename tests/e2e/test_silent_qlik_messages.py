@@ -173,6 +173,31 @@ def test_a_structure_given_by_hand_reads_what_nothing_announced_k61(tmp_path: Pa
     assert lines.rows("a") == landed(1, 3)
 
 
+def test_rows_of_a_load_that_differ_in_two_partitions_stop_the_table_k18(tmp_path: Path, spark: Any) -> None:
+    """The one with the higher offset won, which says nothing: in one batch, and in two."""
+    lines = Lines(tmp_path, spark)
+    lines.send(MD_A, MD_B, (0, load(A, 1, "old")), (1, load(A, 1, "new")), (0, load(B, 1)), (0, load(B, 2, "old")))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.stop("a")[0] == "IDENTITY_CONFLICT" and "t/1:0" in (lines.stop("a")[1] or "")
+    assert lines.rows("b") == landed(1, (2, "old"))
+    lines.send(*[(2, load(B, 10 + n)) for n in range(8)], (2, load(B, 1)))
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("b")[0] is None, "the same row is no contradiction"
+    lines.send((2, load(B, 2, "new")))
+    lines.tick()
+    assert lines.stop("b")[0] == "IDENTITY_CONFLICT"
+
+
+def test_a_reload_in_another_partition_than_the_changes_is_noticed_k18_k67(tmp_path: Path, spark: Any) -> None:
+    lines = Lines(tmp_path, spark)
+    lines.send(MD_A, MD_B, (1, load(A, 1)), (2, load(A, 2)), (2, of(A, 2, "new", "UPDATE", number=5, changeMask="02")))
+    lines.send((1, load(B, 1)), (2, of(B, 2, number=6)))
+    assert lines.tick() == Exit.DONE
+    lines.send((1, load(A, 1, "loaded again")), (1, load(B, 3)))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.stop("a")[0] == "RELOAD_SEEN"
+    assert lines.stop("b")[0] is None and lines.rows("b") == landed(1, 2, 3), "a load still read from a slow partition"
+
+
 def test_a_reload_in_another_partition_of_a_broker_is_noticed_by_its_end_k18_k67(
     tmp_path: Path, spark: Any, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
