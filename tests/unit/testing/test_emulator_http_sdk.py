@@ -20,7 +20,7 @@ from azure.identity import ClientSecretCredential
 from azure.storage.filedatalake import DataLakeServiceClient, FileSystemClient, LinearRetry
 from deltalake import DeltaTable
 
-from fabric_emulator.web import EmulatorServer, Fault
+from fabric_emulator.web import EmulatorServer
 
 TABLE = "shop.MirroredDatabase/Files/LandingZone/dbo.schema/items"
 FINAL = f"{TABLE}/00000000000000000001.parquet"
@@ -99,28 +99,6 @@ def test_renames_that_name_an_end_wrongly_fail(server: EmulatorServer, workspace
     with _service(server, account="/emulator/shop.MirroredDatabase") as service, pytest.raises(HttpResponseError):
         service.get_file_client("Files", "LandingZone/dbo.schema/items/_stage-1/a").rename_file(f"Files/{FINAL}")
     assert [path.name for path in workspace.get_paths(TABLE) if not path.is_directory] == [f"{TABLE}/_stage-1/a"]
-
-
-def test_the_sdk_repeats_what_was_refused_for_now(server: EmulatorServer, workspace: FileSystemClient) -> None:
-    """O-08: a 503 is gone through, a 401 brings a fresh token; R-04: a 429 it hands to its caller."""
-    _staged(workspace)
-    staged = workspace.get_file_client(f"{TABLE}/_stage-1/a")
-    for fault in (Fault("unavailable_before", "properties"), Fault("token_expired", "properties")):
-        server.faults.add(fault)
-        assert staged.get_file_properties().size == 4
-    server.faults.add(Fault("throttled", "properties", seconds=3))
-    with pytest.raises(HttpResponseError) as throttled:
-        staged.get_file_properties()
-    assert (throttled.value.status_code, throttled.value.response.headers["Retry-After"]) == (429, "3")
-
-
-def test_the_sdk_repeats_a_rename_that_was_carried_out(server: EmulatorServer, workspace: FileSystemClient) -> None:
-    """O-08: and reports that there is no source, though it has renamed it itself."""
-    _staged(workspace)
-    server.faults.add(Fault("unavailable_after", "rename"))
-    with pytest.raises(ResourceNotFoundError):
-        workspace.get_file_client(f"{TABLE}/_stage-1/a").rename_file(f"emulator/{FINAL}")
-    assert workspace.get_file_client(FINAL).get_file_properties().size == 4
 
 
 def test_account_urls_with_and_without_the_account(server: EmulatorServer, workspace: FileSystemClient) -> None:
