@@ -185,17 +185,6 @@ def test_a_processed_number_that_comes_back_is_not_read_again(zone: Zone) -> Non
     assert names(folder) == [1, 2]
 
 
-def test_a_limit_per_poll_leaves_a_backlog_in_order(zone: Zone) -> None:
-    folder = zone.folder()
-    for number in (1, 2, 3):
-        put(folder, number, items([(number, "x")], marked=False))
-    service = zone.service(files_per_poll=2)
-    assert [done.number for done in service.poll()] == [1, 2]
-    assert service.status()["dbo.schema/items"]["status"] == "Snapshotting"
-    assert [done.number for done in service.poll()] == [3]
-    assert service.status()["dbo.schema/items"]["status"] == "Replicating"
-
-
 def test_an_error_of_the_disk_is_raised_and_keeps_no_other_table_waiting(
     zone: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:

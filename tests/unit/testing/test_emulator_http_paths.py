@@ -163,13 +163,6 @@ def test_a_recreated_folder_has_another_etag_and_a_filled_one_the_same(client: C
     assert client.create("t", "directory").etag != first
 
 
-def test_a_deleted_folder_takes_prepared_renames_with_it(client: Client) -> None:
-    client.upload("t/_stage-1/a", b"a")
-    client.delete("t")
-    client.create("t", "directory")
-    assert client.rename("t/_stage-1/a", "t/b").code == "SourcePathNotFound"
-
-
 def test_deleting_is_recursive_only_if_told_so(client: Client) -> None:
     client.upload("t/a", b"a")
     assert client.delete("t", "recursive=false").code == "DirectoryNotEmpty"
