@@ -272,7 +272,8 @@ def place_text(order: str) -> str:
     return f"{int(ordinal)}:{text.rstrip(BEHIND)}"
 
 
-_LSN = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})")
+_ORDINAL = re.compile(r"\d{6}:")
+_LSN = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})~?")  # a correction is behind its commit
 _TIME = re.compile(r"(20\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)\d\d")
 
 
@@ -283,7 +284,7 @@ def commit_text(place: str) -> str:
             return f"LSN {':'.join(found.groups())}"
         if found := _TIME.fullmatch(part):
             return "{}-{}-{} {}:{}:{}".format(*found.groups())
-    return f"position {place_text(place) if place[:6].isdigit() else place}"
+    return f"position {place_text(place) if _ORDINAL.match(place) else place}"
 
 
 def _proofs_without(column: str, lists: Sequence[ListOfColumns]) -> list[str]:
