@@ -169,7 +169,7 @@ class _Points:
         chosen = self._driver.source.transport.bound_before(bound, backfill.interval)
         self._gone = chosen.gone
         for name in chosen.gone:
-            log.warning("%r cannot be read again: the source no longer has it as it was bound", name)
+            log.warning("%r is not read again: it is gone from the source, or has changed since it was read", name)
         return Scope("reread", sorted(chosen.ranges))
 
     def _look_into(self, transport: Transport) -> tuple[Mapping[str, int], Found]:

@@ -94,7 +94,7 @@ def reconcile_deep(
         log.log(level, "%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
     if unread := sorted({str(finding.table) for finding in found if finding.code == v.UNREACHABLE}):
         what = f"the store failed under files of {unread}"
-        raise TransientError("UNREACHABLE", what, way_out="look after the store, and check again")
+        raise TransientError("UNREACHABLE", what, way_out="check the store, then run this again")
     if not (known.waiting or any(finding.table is None for finding in in_log)):
         doubtful = {finding.table for finding in found} | {one.table for one in state.counts if one.kind == REJECTED}
         if None not in doubtful:

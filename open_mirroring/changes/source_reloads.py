@@ -198,8 +198,8 @@ def unseen_reload() -> TerminalError:
     """The refusal where the source never loaded the table again."""
     return TerminalError(
         RELOAD_UNCLEAR,
-        "the log holds no row of a full load behind changes, and none that came again",
-        way_out="there is nothing to accept; to rebuild the table: `open-mirroring reload-table`",
+        "the source has not loaded this table again: no new full load was found",
+        way_out="there is nothing to accept; to rebuild the table, run `open-mirroring reload-table`",
     )
 
 

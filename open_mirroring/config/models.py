@@ -197,8 +197,8 @@ class Spark(Section):
     start_above: Literal[0] | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = Field(
         default="256m",
         description="Work of up to this size, as in 64m or 1g, is done in the job's own process: that is quicker than "
-        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts an eighth of its bytes. "
-        "0: Spark does everything.",
+        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts an eighth of its bytes, change events "
+        "a quarter. 0: Spark does everything.",
     )
 
     @property

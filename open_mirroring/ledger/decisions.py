@@ -143,8 +143,9 @@ def accept_epoch(
         known = EPOCHS.of(db, row.id)
         unknown = unknown_epochs(db, row)
         if epoch in known:
-            what = f"the stream {epoch!r} of table {source!r} has the ordinal {known[epoch]} already"
-            raise _refused(mirror, what, f"not accepted yet: {sorted(unknown) or 'none'}")
+            what = f"the stream {epoch!r} of table {source!r} is accepted already (it has the ordinal {known[epoch]})"
+            way_out = f"accept one of: {sorted(unknown)}" if unknown else "nothing: no stream waits for acceptance"
+            raise _refused(mirror, what, way_out)
         if epoch not in unknown:
             what = f"the log holds no change of table {source!r} from a stream {epoch!r}"
             raise _refused(mirror, what, f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}")

@@ -307,8 +307,8 @@ def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration)
     c = t.mirrored_table.c
     query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
     if (owner := db.scalar(query)) is not None:
-        what = f"the target of {declared.source!r} is still that of {owner!r}"
-        way_out = f"let the reset of {owner!r} come to its end first, or choose another `target`"
+        what = f"{declared.source!r} cannot have this `target`: {owner!r} still has it"
+        way_out = f"finish the reset of {owner!r} first, or choose another `target` for {declared.source!r}"
         raise TerminalError("CONFIG_INVALID", what, where=f"mirror {mirror}", way_out=way_out)
 
 

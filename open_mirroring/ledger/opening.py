@@ -56,7 +56,7 @@ _ERRORS: tuple[tuple[tuple[str, ...], type[MirroringError], str, str, str], ...]
         TransientError,
         "DISK_FULL",
         "the disk of the ledger is full, or fails",
-        "free space there or raise the quota, else look after disk and mount; the next run goes on",
+        "free space there or raise the quota, else check disk and mount; the next run goes on",
     ),
 )
 """Codes of the database, and our error for those that begin so."""

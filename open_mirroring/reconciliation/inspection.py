@@ -79,13 +79,14 @@ def inspect_mirror(
     record: bool = True,
     losses: LossReport | None = None,
 ) -> dict[str, Finding]:
-    """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
+    """Inspect every table of a mirror; return the findings by source name, and record them with their evidence.
 
-    One look asks the target once for all tables (R-04), if at all, and lists the zone as a whole. Beyond that a table
-    costs a call only for a marker or metadata that are other objects than those known.
+    Cheap for many tables: one inspection lists the zone once, and asks the target at most once (R-04). A table costs
+    a call of its own only if its marker or its metadata is not the object that was read before. *losses* are read
+    here unless the caller has just read them.
 
-    Raises ``MIRROR_CLASH`` when the zone is another mirror's (G-175), ``CHANGED_MEANWHILE`` when a table's row kept
-    moving, and what ledger, store and mirror file do.
+    Raises ``MIRROR_CLASH`` when the zone is another mirror's (G-175), ``CHANGED_MEANWHILE`` when other runs kept
+    changing a table, and what ledger, store and mirror file do.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)

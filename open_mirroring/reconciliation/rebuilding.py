@@ -72,10 +72,10 @@ class UnknownTable(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table whose last publication is to be compared with the log; everything before it is known.
+    """A table of which only the last publication is in doubt: it has to be compared with the log.
 
-    *last* are the files of its last publication that are still there, *standing* how it stood when that was staged. The
-    service has removed numbers up to *purged* (F-36).
+    *last* are the files of its last publication that are still there, *standing* the state of the table when that was
+    staged. The service has removed the files up to number *purged*, because it has applied them (F-36).
     """
 
     found: FoundTable

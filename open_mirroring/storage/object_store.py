@@ -232,8 +232,8 @@ class ObjectStore:
                 "SERVICE_REFUSED",
                 f"the storage refuses a request about {name!r}: {said}",
                 where=self._where,
-                way_out="compare the address with that of the container in the portal, region and endpoint of the "
-                "connection with the container's",
+                way_out="compare the address in the mirror file, and the region and endpoint in the connection, with "
+                "what the cloud's portal shows for the container",
             )
         return TransientError(
             "UNREACHABLE",

@@ -20,6 +20,7 @@ from pyarrow.fs import FileSystem
 
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
+from open_mirroring.without_pandas import without_pandas
 from spark_jobs.changelog.arrow_schema import HELD_SCHEMA, LOG_SCHEMA
 from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.schema import CHANGE, TRANSACTION_COLUMNS
@@ -134,7 +135,8 @@ def read_history(
     """The *chosen* changes of one table, as :func:`read_changes` reads them."""
     if not files:
         return schema.empty_table()
-    import pyarrow.dataset as ds  # imports pandas, which a tick without changes does not need
+    with without_pandas():
+        import pyarrow.dataset as ds
 
     coded = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
     dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA, filesystem=storage)
@@ -144,7 +146,8 @@ def read_history(
 
 def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:
     """The rows of log files as a dataset that can be filtered."""
-    import pyarrow.dataset as ds
+    with without_pandas():
+        import pyarrow.dataset as ds
 
     return ds.dataset(paths_of(root, files), format="parquet", schema=LOG_SCHEMA, filesystem=arrow_files(root))
 

@@ -139,7 +139,7 @@ def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
         if error.code not in told:
             yield Examined(what, f"{error.code}: {error.what}", error.way_out)
     except SQLAlchemyError as error:
-        yield Examined(what, f"it does not answer: {type(error).__name__}", "look after the database")
+        yield Examined(what, f"it does not answer: {type(error).__name__}", "check the database")
 
 
 def _clock(mirror: Mirror, ledger: Engine) -> Examined:

@@ -319,8 +319,9 @@ class BatchWriting:
         return structures | set(self.registry.schemas(waiting))
 
     def _size(self, ranges: Iterable[BoundRange]) -> int:
-        """About how many bytes there are to read."""
-        return self.transport.bytes_of_a_place * sum(bound.end - bound.start for bound in ranges)
+        """About as much work as so many bytes of plain rows."""
+        places = sum(bound.end - bound.start for bound in ranges)
+        return int(self.format.work_per_byte * self.transport.bytes_of_a_place * places)
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough; queried ones are one each."""

@@ -42,7 +42,7 @@ from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.planning import OTHER_SETTINGS, export_of, pace_of, part_of, pieces_of, settings_of
-from spark_jobs.load.task import MeasuredRows, Rows
+from spark_jobs.load.task import Rows, measured
 from spark_jobs.load.work import is_mendable
 from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
@@ -97,15 +97,15 @@ def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
     """Log the rows of one chunk; an error comes back as a value, and nothing refers to files written before it."""
-    writer, read, measured = target.log.writer(), 0, MeasuredRows(rows, target.columns)
+    writer, read, shortest = target.log.writer(), 0, dict[str, int]()
     try:
-        for table in measured:
+        for table in measured(rows, target.columns, shortest):
             writer.add(base_rows(table, target, read))
             read += table.num_rows
     except MirroringError as error:
         return BaseChunk(target.origin, Part(), error)
     facts: NewFacts = {}
-    for name, length in measured.shortest.items():
+    for name, length in shortest.items():
         SHORTEST_VALUES.add(facts, length, table=target.source, name=name)
     return BaseChunk(target.origin, Part(writer.finish(), facts, counts={"loaded": read}))
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.runtime.tasks import run_job
-from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import SourceSchema
-from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
+from spark_jobs.sources.contract.source import Announced, Format, MessageTransport, Transport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

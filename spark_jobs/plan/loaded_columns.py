@@ -1,8 +1,8 @@
 """Compares the values of a loaded column with the type that later changes give it (G-86, G-114).
 
-An export without SQL types says less than the stream. A text may lack the blanks with which the source fills it up, or
-be spelled in another way, and a time may mean another moment. A value that can mean two things stops the table. A
-column that may have lost digits is reported as unverified.
+An export without SQL types does not show how a value is stored at the source. A text may lack its padding or be spelled
+differently, and a time may be in another time zone. A value that can mean two things stops the table. A column that may
+have lost digits is reported as unverified.
 """
 
 from __future__ import annotations

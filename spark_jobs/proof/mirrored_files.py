@@ -136,7 +136,7 @@ class Target:
         return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """As :class:`~spark_jobs.proof.sides.Side`; *ranges* are left to *work*, which looks at the cells."""
+        """As :class:`~spark_jobs.proof.sides.Side`, but always of all rows: *work* selects the cells, not *ranges*."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         place, names = self._place, self._names

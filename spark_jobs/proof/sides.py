@@ -33,10 +33,9 @@ from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.pacing import Pace
-from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
+from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
-from spark_jobs.sources.sql_server.hashed_columns import hashed_tables
+from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -267,7 +266,7 @@ class HashedSource:
 
     def _on_hashes(self, work: Work) -> Work:
         hashed, salt = self._hashed, self._salt
-        return lambda tables: work(hashed_tables(tables, hashed, salt))
+        return lambda tables: work(hashed_rows(table, hashed, salt) for table in tables)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""

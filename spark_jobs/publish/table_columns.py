@@ -65,8 +65,8 @@ from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.published_settings import refuse_other_settings
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
-from spark_jobs.sources.sql_server.type_text import is_known
-from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
+from spark_jobs.sources.sql_server.type_text import is_known, landing_type
+from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from open_mirroring.errors import MirroringError, disk_error, memory_error
+from open_mirroring.without_pandas import without_pandas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,28 +112,6 @@ def run_job(
     return found
 
 
-def _keep_pandas_out() -> None:
-    """Make Arrow find no pandas: its first array of Python values would import it, longer than most tasks take.
-
-    Arrow only checks whether the values are a pandas series. Later imports of pandas still work.
-    """
-    import pyarrow as pa
-
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas)
-        try:
-            pa.array([None])
-        finally:
-            sys.meta_path.remove(_NoPandas)
-
-
-class _NoPandas:
-    @staticmethod
-    def find_spec(name: str, _path: object, _target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
 def is_of_spark(error: Exception) -> bool:
     """Whether Spark, or the connection to its JVM, raised an error."""
     if "pyspark" not in sys.modules:
@@ -150,7 +129,10 @@ class _ErrorsAsValues:
         self._function = function
 
     def __call__(self, task: Any) -> Any:
-        _keep_pandas_out()
+        with without_pandas():
+            import pyarrow as pa
+
+            pa.array([None])  # its first array of Python values asks whether they are a series of pandas
         try:
             return self._function(task)
         except MirroringError as error:

@@ -165,14 +165,14 @@ _SOUND = {
     "header_only": _HEADER,
 }
 _REFUSED: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
-    "semicolon": ((_HEADER + _ROW).replace(",", ";"), ("';'", "id;name;price;at")),
-    "tabs": ((_HEADER + _ROW).replace(",", "\t"), (r"'\t'",)),
-    "no_header": (_ROW, ("header line seems to be missing", "Ada")),
+    "semicolon": ((_HEADER + _ROW).replace(",", ";"), ("no columns", "id;name;price;at")),
+    "tabs": ((_HEADER + _ROW).replace(",", "\t"), ("no columns", r"id\tname")),
+    "no_header": (_ROW, ("no columns", "Ada")),
     "index": (f",{_HEADER}0,{_ROW}", ("index of a data frame", "index=False")),
     "latin1": ((_HEADER + _ROW).replace("Ada", "José").encode("cp1252"), ("0xE9", "Windows-1252", "iconv")),
     "oem": ((_HEADER + _ROW).replace("Ada", "Jürgen é").encode("cp850"), ("code page 850",)),
     "sqlcmd": (f"{_HEADER}-----------,-----,-----,----\n{_ROW}\n(1 rows affected)\n", ("sqlcmd", "dashes")),
-    "counted": (f"{_HEADER}{_ROW}\n(1 row affected)\n", ("sqlcmd", "NOCOUNT")),
+    "counted": (f"{_HEADER}{_ROW}\n(1 row affected)\n", ("(1 row affected)",)),
     "null_text": (_HEADER + "1,Ada,NULL,NULL\n", ("'NULL' is not a decimal", "NULL is an empty field without quotes")),
     "quoted_null": (_HEADER + '1,"",1.5,""\n', ("NULL is an empty field without quotes",)),
     "lacking": ("id,name,prize,at\n" + _ROW, ("no columns ['price']", "'prize'")),
