@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 from open_mirroring.config import ConfigError
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -30,6 +31,12 @@ def exit_of_report(stopped: object, losses: object) -> Exit:
 
 class UsageError(TerminalError):
     """An argument that is wrong, as only the mirror file could show."""
+
+    def __init__(self, what: str, way_out: str, code: str = "ARGUMENT_INVALID") -> None:
+        super().__init__(code, what, way_out=way_out)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UsageError, (self.what, self.way_out, self.code)
 
 
 def exit_of(error: MirroringError) -> Exit:

@@ -124,7 +124,6 @@ class _Looking:
         self._mirror = mirror.name
         gate = mirror.gate
         self._target = open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else None
-        self._trust_counters = gate.trust_counters
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
         # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
@@ -146,8 +145,7 @@ class _Looking:
 
     def _once(self, tables: Mapping[str, TableState], *, closely: bool = False) -> dict[str, Finding]:
         now, folders = datetime.now(UTC), [state.folder for state in tables.values()]
-        trust, target = self._trust_counters, self._target
-        targets = {} if target is None else target.statuses(folders, trust_counters=trust)
+        targets = {} if self._target is None else self._target.statuses(folders)
         objects = list_tables(self._store, folders)
         items = {
             source: split_listing(state.folder, objects[state.folder].values(), state.row.generation, state.extension)

@@ -41,10 +41,7 @@ def check_permitted(
         raise refused(why, f"{way_out}: `open-mirroring reload-table`")
     if record.rows == 0:
         return "it has no rows"
-    if number in finding.repairs:
-        return "the target's trusted count of rows proves that it is not applied"
     if not not_applied:
-        way_out = "look for its rows at the target, and say how you know with `--not-applied`; or compare the target's "
-        way_out += "count of rows with the ledger's, and set `gate.trust_counters`"
-        raise refused("nothing proves that the target has not applied it", way_out)
+        why = "nothing proves that the target has not applied it"
+        raise refused(why, "look for its rows at the target, and give how you know by `--not-applied`")
     return f"somebody looked: {not_applied}"

@@ -119,7 +119,6 @@ def reconcile(facts: TableFacts) -> Finding:
         facts.published,
         settled=facts.settled,
         purged_before=facts.now - PURGED_AFTER,
-        processed_rows=facts.target.processed_rows if facts.target else None,
     )
     backlog = _backlog(facts, sequence)
     lacking = [_Problem(Verdict.LOSSES, loss.code, loss.what, {}) for loss in facts.losses]
@@ -139,11 +138,10 @@ def reconcile(facts: TableFacts) -> Finding:
         verdict, code, what, details = found[0]
         evidence |= details
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
-    repairs = {number: facts.published[number].digest for number in sequence.repairable}
     notes = (*_notes(facts, sequence), *facts.remarks)
     left_over = any(item.stage is FileStage.STAGING for item in facts.folder.items)
     applied, lost = sequence.applied, sequence.lost
-    return Finding(verdict, code, what, evidence, applied, backlog, repairs, lost, notes, left_over, facts.losses)
+    return Finding(verdict, code, what, evidence, applied, backlog, lost, notes, left_over, facts.losses)
 
 
 class _Problem(NamedTuple):
@@ -294,6 +292,5 @@ def _target_evidence(target: TargetStatus | None) -> dict[str, object] | None:
         "state": target.state.value,
         "said": shown(target.detail, _SHOWN_WORDS),
         "processed_rows": target.counted_rows,
-        "counter_trusted": target.processed_rows is not None,
         "last_sync": shown(target.last_sync),
     }

@@ -23,6 +23,7 @@ from open_mirroring.changes.column_history import (
     Word,
     clipped,
     column_history,
+    commit_text,
     lists_as_now,
     other_columns,
     renamed_columns,
@@ -70,11 +71,7 @@ from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """A column of the source with what the mirror file says of its name at the target, and of hashes (G-120, G-121).
-
-    Raises:
-        TerminalError: ``COLUMN_NAME_INVALID``.
-    """
+    """A source's column with what the mirror file says of its name at the target, and of hashes (G-120, G-121)."""
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
@@ -104,16 +101,10 @@ def source_columns(
 
 
 class TableColumns:
-    """The columns of one table, as its column lists and the decisions of operators give them.
+    """The columns of one table, as its column lists (*records*) and the decisions of operators give them.
 
-    Args:
-        state: the table.
-        declared: as the mirror file has it.
-        records: what the ledger keeps of its columns.
-        source: what the source and the mirror file say of its columns.
-        lists_all: whether changes carry every column that the initial load contains, as both come from one task.
-        up_to: only what lies up to this place is looked at; None: all.
-        salted: what distinguishes the salt of hashes from another one (G-121); None where nothing is hashed.
+    *source* is what source and mirror file say of its columns. *lists_all*: changes carry every loaded column, as both
+    come from one task. Only what lies *up_to* a place is looked at. *salted* distinguishes the salt of hashes (G-121).
     """
 
     def __init__(
@@ -174,13 +165,7 @@ class TableColumns:
         return {name: _position(verdict.at or "") for name, verdict in verdicts.items()}
 
     def schema(self, *, reload_on_add: bool) -> tuple[TableSchema, dict[str, str]]:
-        """The union of all columns, and each one's newest source type.
-
-        Raises:
-            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_NAME_INVALID``,
-                ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``TYPE_UNSUPPORTED``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``HASH_UNMATCHED``, ``VALUE_INVALID``.
-        """
+        """The union of all columns, and each one's newest source type. Raises PlanStop."""
         refuse_other_settings(self._state, self._declared, self._salted)
         schema = self._union()
         types = self._types(schema)
@@ -233,7 +218,7 @@ class TableColumns:
         if reload_on_add and new:
             column, at = next(iter(new.items()))
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""
-            what = f"the column {column!r} is there from position {_position(at)} on{more}"
+            what = f"the column {column!r} is there from {commit_text(at)} on{more}"
             yield ColumnVerdict(Fate.ADD, (*new,), first_place(new, self._changes), "COLUMN_ADDED", what)
 
     def _widened(self, schema: TableSchema) -> Iterator[ColumnVerdict]:
@@ -381,11 +366,7 @@ def _column(name: str, sql_type: str, place: int | None, chosen: ColumnChoice) -
 
 
 def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    """What a column lands as: its source's type, or what the mirror file says (G-110).
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``.
-    """
+    """What a column lands as: its source's type, or what the mirror file says (G-110). Raises ``TYPE_UNSUPPORTED``."""
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:
