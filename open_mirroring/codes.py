@@ -430,7 +430,7 @@ _TABLE = (
         "The table no longer sends changes, but one with a similar name does.",
         "find out whether the table was renamed at the source. If so, name the new one in the mirror file with an "
         "initial load, and drop this one (`open-mirroring drop-table`). Otherwise list the other one under `ignore`"),
-    _code("CHANGES_IGNORED", (Kind.LOSS, Kind.NOTE), Lift.RESET,
+    _code("CHANGES_IGNORED", (Kind.LOSS, Kind.NOTE), Lift.DECISION,
         "Changes of the table were read and ignored before the mirror file named it.",
         f"{RESET} with an initial load. If those changes do not matter, or were read again since, list the table "
         "under `ignore`: it stays mirrored, and this report ends", Trait.RESET_HELPS),
@@ -453,7 +453,7 @@ _TABLE = (
         "The table was truncated or dropped at the source. Its old rows are still at the target.",
         f"{RESET} with an initial load made afterwards. If the source no longer has the table, {DROP}",
         Trait.RESET_HELPS),
-    _code("LOAD_NOT_MADE", _LOSS, Lift.RESET,
+    _code("LOAD_NOT_MADE", _LOSS, Lift.DECISION,
         "The mirror file names an initial load, but the table began without one: first rows may be missing.",
         f"{RESET}: it then begins with that load. If the table began empty, remove `initial_load` from the mirror "
         "file"),

@@ -1,7 +1,6 @@
 """Runs the tasks of a job: in its own process if they are small, else in Spark's workers.
 
-Starting Spark takes seconds, and most runs find little. Both ways call the same function with the same tasks, which
-write the same files.
+Starting Spark takes seconds, and most runs find little. Both ways call the same function with the same tasks.
 """
 
 from __future__ import annotations
@@ -29,11 +28,7 @@ Result = TypeVar("Result")
 
 
 class SessionOnDemand:
-    """A proxy of a Spark session that starts it on first use.
-
-    Args:
-        most_without: the maximum bytes of work that :func:`run_job` does without it.
-    """
+    """A proxy of a Spark session that starts it on first use; *most_without* bytes of work are done without it."""
 
     def __init__(self, name: str, most_without: int) -> None:
         self._name = name
@@ -79,20 +74,10 @@ def run_job(
     size: int,
     own_threads: int = 1,
 ) -> list[Result]:
-    """Run *function* over *tasks* and return the results in order.
+    """Run *function* over *tasks* (plain values of about *size* bytes to read together); the results in order.
 
-    Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
-
-    Args:
-        spark: the session for work that is too large for this process.
-        description: shown in Spark.
-        function: called once with each task, which it must not change.
-        tasks: plain values that can be pickled.
-        size: the approximate bytes that they read together.
-        own_threads: how many threads of this process run them if Spark does not.
-
-    Raises:
-        MirroringError: a task's own error, unchanged; of several the first task's.
+    Results are small, too: rows never cross between the JVM and Python. *own_threads* of this process run them if Spark
+    does not. Raises a task's own error, unchanged; of several the first task's.
     """
     if not tasks:
         return []

@@ -216,12 +216,12 @@ def test_an_export_is_read_or_refused_by_its_cause(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tables", "line", "words"),
     [
-        ("tables:\n\t- {source: dbo.a}\n", 7, "a tab"),
-        ("tables:\n  - source: dbo.a\n\tkey: [id]\n", 8, "a tab"),
-        ("tables:\n  - source: dbo.a\n   key: [id]\n", 8, "indented otherwise"),
-        ("tables:\n  - source: dbo.a\n    key:[id]\n", 8, "no colon with a space"),
-        ("tables:\n  - source: dbo.a\n    key: [id\n", 8, "bracket is not closed"),
-        ("tables:\n  - source: dbo.a\n    types: {on: string}\n", 8, "put it in quotes: 'on'"),
+        ("tables:\n\t- {source: dbo.a}\n", 7, "no tabs"),
+        ("tables:\n  - source: dbo.a\n\tkey: [id]\n", 8, "no tabs"),
+        ("tables:\n  - source: dbo.a\n   key: [id]\n", 8, "expected <block end>"),
+        ("tables:\n  - source: dbo.a\n    key:[id]\n", 8, "expected ':'"),
+        ("tables:\n  - source: dbo.a\n    key: [id\n", 8, "expected ',' or ']'"),
+        ("tables:\n  - source: dbo.a\n    types: {on: string}\n", 8, "a date or a yes/no"),
         ("tables:\n  - source: dbo.a\n    keey: [id]\n", 8, "did you mean 'key'?"),
     ],
 )
