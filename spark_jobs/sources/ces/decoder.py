@@ -111,7 +111,8 @@ class CesDecoder(Decoder):
         return Decoded([*outcome.rows], counts, schemas, facts)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        return incomplete(pieces, reason, self)
+        outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), self)
+        return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
 
     def _damage(self, damage: Damage) -> Outcome:
         """The dead letter of damaged bytes. One line may still contain its table; bytes of several messages cannot."""
@@ -271,12 +272,6 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
     if outcome.rows and outcome.rows[0].kind == REJECTED:
         return Outcome((outcome.rows[0]._replace(fragment_of=last.row.fragment_of),))
     return outcome
-
-
-def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
-    """The dead letter of an event whose other pieces did not arrive; None, if its table is not mirrored (C-95)."""
-    outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
-    return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
