@@ -201,7 +201,7 @@ def test_a_column_that_came_behind_rows_is_unverified_until_somebody_compared_it
     pipeline.deliver("b.jsonl", wrapped([*bodies, ins(3, 3, tbl="same")]))
     capsys.readouterr()
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
-    assert "Note: dbo.later: column 'extra' unverified since position" in capsys.readouterr().out, "the run says so"
+    assert "Note: dbo.later: column 'extra' unverified since LSN" in capsys.readouterr().out, "the run says so"
     main(["status", str(pipeline.file), "--json"])
     status = {table["source"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
     at = {2: "0000002C000000020001:00000000000000000001:1", 3: "0000002C000000030001:00000000000000000001:1"}
@@ -212,10 +212,10 @@ def test_a_column_that_came_behind_rows_is_unverified_until_somebody_compared_it
         "dbo.stops": [],
         "dbo.same": [],
     }
-    assert f"column 'extra' unverified since position {at[3]}" in " ".join(status["dbo.later"]["notes"])
+    assert "column 'extra' unverified since LSN 0000002C:00000003:0001" in " ".join(status["dbo.later"]["notes"])
     assert status["dbo.stops"]["code"] == "COLUMN_ADDED"
     main(["status", str(pipeline.file)])
-    assert "column 'extra' unverified since position" in capsys.readouterr().out
+    assert "column 'extra' unverified since LSN" in capsys.readouterr().out
     later = pipeline.reader.tables()["dbo.later"]
     assert verify_columns(pipeline.ledger, later.id, pipeline.reader.unverified_columns([later])[later.id]) == 1
     pipeline.deliver("c.jsonl", wrapped([ins(4, 4, tbl="later", **wide)]))
