@@ -587,17 +587,3 @@ def test_a_mended_key_lifts_its_stop_once_nothing_is_hidden(
     extracting.refuse_mended("dbo.a", "KEY_INVALID: no name")
     found = reader.tables()["dbo.a"]
     assert (found.stop_code, found.row.stop) == (("EPOCH_UNKNOWN",) * 2 if healed else ("KEY_UNKNOWN",) * 2)
-
-
-def test_a_mirrored_table_that_is_no_longer_named_is_refused(ledger: Engine, table: str, reader: LedgerReader) -> None:
-    with pytest.raises(TerminalError, match=r"dbo\.a") as refused:
-        declare(ledger, "m", [OTHER])
-    assert refused.value.code == "TABLE_REDECLARED"
-    assert reader.tables().keys() == {"dbo.a"}
-
-
-def test_mirrors_in_one_ledger_do_not_know_each_other(ledger: Engine, table: str) -> None:
-    assert declare(ledger, "other", [DECLARED])["dbo.a"] != table
-    ExtractLedger(ledger, "other").acquire()
-    assert LedgerReader(ledger, "m").mirror().committed == 0
-    assert declare(ledger, "m", [DECLARED]) == {"dbo.a": table}

@@ -390,25 +390,6 @@ def test_resume_says_when_the_cause_is_still_there(made: HandMadeMirror, capsys:
     assert "Now: STOP FOREIGN_ITEM" in ran.out and "Next step:" in ran.out
 
 
-def test_resume_refuses_what_needs_a_reset_and_says_so(
-    made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made.stop("dbo.orders", "AMBIGUOUS")
-    ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "x")
-    assert ran.code == Exit.TERMINAL
-    assert "COMMAND_REFUSED" in ran.err and "AMBIGUOUS" in ran.err and "Traceback" not in ran.err
-    assert made.table("dbo.orders").stop_code == "AMBIGUOUS"
-
-
-def test_accept_epoch_lets_the_table_go_on(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
-    made.commit(1, {"dbo.orders": (1, LOW)})
-    made.stop("dbo.orders", "EPOCH_UNKNOWN")
-    ran = Ran(capsys, "accept-epoch", made.file, "--table", "dbo.orders", "--epoch", GUID, "--why", "set up anew")
-    assert ran.code == Exit.DONE
-    assert f"Stream {GUID} is accepted; it has the ordinal 0." in ran.out and "Cleared: EPOCH_UNKNOWN" in ran.out
-    assert made.table("dbo.orders").stop_code is None
-
-
 def test_accept_reload_of_a_table_that_no_run_knows_is_refused(
     made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.manifest import KEYS_UNTOLD
-from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
+from open_mirroring.changes.row_key import KEY_BUCKETS
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema
 from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload, split
@@ -71,12 +71,6 @@ def test_data_may_come_unwrapped_and_under_its_other_name_c41_c42() -> None:
     nulled = {**plain, "eventrow": {**plain["eventrow"], "old": None}}
     decoded = decode(*(event(replaced={"data": data}) for data in (plain, json.dumps(renamed), json.dumps(nulled))))
     assert {row._replace(place=0) for row in decoded.rows} == {only(decode(event("INS", ROW)))}
-
-
-def test_the_epoch_and_the_position_have_one_spelling_c30() -> None:
-    lower = f"{GUID.upper()}:{LSN.lower()}:{1:020d}"
-    row = only(decode(event(replaced={"logicalid": lower})))
-    assert (row.epoch, row.pos) == (GUID, f"{LSN}:{1:020d}:1")
 
 
 def test_positions_of_a_delete_and_an_update_at_one_place_differ_in_sub_g01() -> None:
@@ -332,21 +326,6 @@ def test_any_plain_value_becomes_text_and_numbers_keep_theirs_c49() -> None:
     }  # fmt: skip
 
 
-def test_text_survives_three_levels_of_escaping_c80() -> None:
-    """C-41, C-83: JSON text in a value is text; it is unescaped once per level and never read as JSON."""
-    nasty = 'quote " slash \\ /, line\n, tab\t, é, \N{GRINNING FACE}, \x01, {"id":"8"}'
-    for ascii_only in (True, False):
-        text = json.dumps({**ROW, "name": nasty}, ensure_ascii=ascii_only)
-        assert json.loads(only(decode(event("INS", text))).row or "")["name"] == nasty
-    assert json.loads(only(decode(avro_event("INS", {**ROW, "name": nasty}))).row or "")["name"] == nasty
-
-
-def test_a_key_of_several_columns_stands_in_the_order_of_the_mirror_file_g02() -> None:
-    table = MirroredTable("dbo.orders", ("price", "id"))
-    row = only(decode(event("INS", {**ROW, "price": "1.5"}), tables=[table]))
-    assert row.key == encode_key(["1.50", "7"])
-
-
 def test_a_table_without_key_has_no_bucket() -> None:
     row = only(decode(event(), tables=[MirroredTable("dbo.orders", ())]))
     assert (row.key, row.bucket, row.op) == (None, -1, "I")
@@ -473,14 +452,6 @@ def test_only_a_filled_up_key_of_pkkey_alone_is_that_of_the_row_c71(kind: str, v
     ).rows
     assert by_row.key == json.dumps([value], ensure_ascii=False)
     assert (by_pkkey.code, by_pkkey.key) == ((None, by_row.key) if is_known else ("OLD_KEY_MISSING", None))
-
-
-def test_decoding_is_a_pure_function_of_the_message() -> None:
-    messages = [RawMessage("a", place, event(commit=place + 1)) for place in range(5)]
-    used = decoder()
-    once = used.decode(messages).rows
-    assert used.decode(reversed(messages)).rows[::-1] == once
-    assert decoder(ORDERS).decode(messages).rows == once
 
 
 @pytest.mark.parametrize("operation", ["INS", "UPD", "DEL"])

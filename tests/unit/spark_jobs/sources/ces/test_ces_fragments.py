@@ -65,28 +65,6 @@ def test_a_piece_is_a_row_that_keeps_its_message() -> None:
     assert [(row.piece, row.last_piece, row.pieces) for row in split_a] == [(0, None, 3), (1, None, 3), (2, None, 3)]
 
 
-@pytest.mark.parametrize("generation", ["a", "b", "c"])
-@pytest.mark.parametrize("base", [0, 1])
-def test_complete_pieces_are_what_the_whole_message_would_be(generation: str, base: int) -> None:
-    """C-51: joined in the order of their index, up to the one that says it is the last."""
-    whole = event("UPD", {**ROW, "id": "8"}, ROW, generation=generation)
-    pieces = pieces_of(split(whole, [10, 200, 333], base))
-    joined = join(pieces, decoder())
-    assert isinstance(joined, Outcome)
-    assert values(joined.rows) == values(decode(whole).rows)
-    assert {(row.origin, row.place) for row in joined.rows} == {("p", 3)}
-
-
-@pytest.mark.parametrize("base", [0, 1])
-@pytest.mark.parametrize("generation", ["a", "c"])
-def test_an_incomplete_set_waits_c52(generation: str, base: int) -> None:
-    pieces = pieces_of(split(event(generation=generation), [10, 200, 333], base))
-    for missing in range(4):
-        found = join([piece for place, piece in enumerate(pieces) if place != missing], decoder())
-        assert isinstance(found, Waiting)
-        assert "piece" in found.missing
-
-
 def test_a_run_from_one_whose_first_piece_is_late_waits_c52() -> None:
     """Pieces 1..n of a split that counts from 0 look complete; their text is no whole object."""
     pieces = pieces_of(split(WHOLE, [10, 200], base=0))
@@ -105,16 +83,6 @@ def test_a_last_piece_numbered_one_is_a_whole_event_only_if_it_parses_c52() -> N
 
 def test_one_announced_piece_is_a_whole_event_c53() -> None:
     assert only(decode(event(generation="a", replaced={"splittotalcnt": 1}))).op == "I"
-
-
-def test_a_repeated_piece_changes_nothing_c55() -> None:
-    messages = split(WHOLE, [10, 200])
-    again = json.dumps({**json.loads(messages[1]), "id": "resent"}).encode()
-    once = join(pieces_of(messages), decoder())
-    twice = join(pieces_of([*messages, again, *messages]), decoder())
-    assert isinstance(once, Outcome) and isinstance(twice, Outcome)
-    assert twice == once
-    assert join(pieces_of([again, messages[2]]), decoder()) == join(pieces_of([messages[2], again, again]), decoder())
 
 
 def conflict(messages: Sequence[bytes]) -> LogRow:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import errno
-import gzip
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -181,16 +179,6 @@ def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
     assert row.structure.table == TABLE
 
 
-def test_t62_suffixes_are_read_in_any_case(tmp_path: Path) -> None:
-    """Some targets change the case of what they write; passed over, the table would stay empty without a word."""
-    content = f"{HEADER}\n{LINE}\n".encode()
-    name = put(tmp_path, content, None, "1.CSV", folder=f"{TABLE}__CT")
-    (tmp_path / f"{TABLE}__CT" / "1.DFM").write_bytes(dfm("1.csv", targetTable="items__CT"))
-    assert ChangeFiles(tmp_path).find(None, {}) == Found([BoundRange(name, 0, len(content))], [])
-    (found,) = rows_of(tmp_path, name)
-    assert isinstance(found, ChangeRow) and found.structure.table == TABLE
-
-
 @pytest.mark.parametrize(
     ("folder", "data", "table", "words"),
     [
@@ -251,13 +239,6 @@ def test_t92_a_file_without_a_byte_is_whole_where_it_is_said_to_have_no_row(tmp_
     assert found.waiting == [f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm"]
 
 
-def test_t93_lines_end_in_one_way_whatever_stands_in_quotes(tmp_path: Path) -> None:
-    """A file that was converted to the line ends of Windows is sound, also where texts have line ends of their own."""
-    header, row = f"{HEADER}\r\n", f'{sequence(1)},I,1,"a\nb\r\nc\r",1.50,\r\n'
-    text = header + row
-    assert values_of(tmp_path, text.encode(), dfm()) == [(sequence(1), "I", "1", "a\nb\r\nc\r", "1.50", None)]
-
-
 def test_t41_a_clock_in_another_zone_than_utc_is_refused(tmp_path: Path) -> None:
     """A DATETIME has no zone, so which clock the source shows is not known."""
     columns = [*COLUMNS[:5], ("note", "DATETIME", 0)]
@@ -283,19 +264,6 @@ def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_pat
     (tmp_path / name).unlink()
     with pytest.raises(TerminalError, match="SOURCE_REWRITTEN"):
         list(ChangeFiles(tmp_path).read(BoundRange(name, 0, 10)))
-
-
-@pytest.mark.parametrize("last_end", ["", "\n"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_t43_csv_keeps_null_and_empty_text_apart(tmp_path: Path, packed: bool, last_end: str) -> None:
-    """T-43: NULL is an empty field without quotes; quotes inside are doubled; a line end may stand in a text."""
-    text = f'{HEADER}\n{LINE}\n{sequence(2)},U,2,"",,"ü"{last_end}'.encode()
-    content = gzip.compress(text) if packed else text
-    name = "1.csv.gz" if packed else "1.csv"
-    assert values_of(tmp_path, content, dfm("1.csv", 2, extension="gz" * packed), name) == [
-        (sequence(1), "I", "1", 'a "b", c\nd', "1.50", None),
-        (sequence(2), "U", "2", "", None, "ü"),
-    ]
 
 
 def test_csv_is_read_as_its_metadata_file_says(tmp_path: Path) -> None:
@@ -410,23 +378,6 @@ def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
     assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", code, TABLE, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("1.csv.gz", gzip.compress(GOOD, mtime=0)[:-9]),
-        ("1.csv.gz", b"no gzip at all"),
-        ("1.csv", b""),
-        ("1.parquet", b"PAR1 nothing PAR1"),
-        ("1.json", b'{"id": 1'),
-        ("1.json", b"[1]"),
-    ],
-)
-def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes) -> None:
-    _, last = damage_of(tmp_path, content, dfm(name), name)
-    assert last.damage.code in ("FILE_DAMAGED", "FILE_INCOMPLETE")
-    assert last.damage.origin == f"{FOLDER}/{name}"
-
-
 def test_a_disk_that_fails_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No dead letter for bytes that may come next time."""
     name = put(tmp_path, GOOD, dfm())
@@ -437,22 +388,6 @@ def test_a_disk_that_fails_is_worth_another_try(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(data_files, "read_delimited", fails)
     with pytest.raises(TransientError, match=r"UNREACHABLE.*Input/output error"):
         rows_of(tmp_path, name)
-
-
-def test_json_records_with_other_columns_are_refused(tmp_path: Path) -> None:
-    """A column under another name would be a silent NULL; a member that is left out is one."""
-    for record in ({}, {name: None for name, *_ in COLUMNS} | {"more": 1}, {"id": 1, "names": "a"}):
-        _, last = damage_of(tmp_path, json.dumps(record).encode(), dfm("1.json"), "1.json")
-        assert last.damage.code == "FILE_DAMAGED"
-
-
-def test_a_type_that_nobody_knows_is_named_when_it_is_wanted(tmp_path: Path) -> None:
-    """T-43: the log keeps its own name, which publishing refuses."""
-    content = GOOD.replace(HEADER.encode() + b"\n", b"")
-    columns = [*COLUMNS[:5], ("note", "GEOMETRY", 0)]
-    (found,) = rows_of(tmp_path, put(tmp_path, content, dfm(columns=columns)))
-    (change,) = decoder().decode([found]).rows
-    assert json.loads(change.cols or "")[-1] == ["note", "GEOMETRY", 3]
 
 
 def test_memory_stays_flat_because_files_are_read_in_blocks(tmp_path: Path) -> None:
@@ -517,17 +452,6 @@ def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
     assert (logged[0][0]["rejected"], "FILE_DAMAGED" in str(logged[0][1])) == (2, True)
 
 
-def test_changes_in_a_folder_of_another_suffix_stop_their_table_t62(tmp_path: Path) -> None:
-    """A folder of the right suffix beside it says that the other one is somebody's copy; a full load is none."""
-    put(tmp_path, GOOD, dfm(), folder=f"{FOLDER}_old")
-    put(tmp_path, GOOD, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
-    refused = ChangeFiles(tmp_path, tables=(TABLE,)).find(None, {}).refused
-    assert [(table, error.code) for table, error in refused.items()] == [(TABLE, "TABLE_NAME_DIFFERS")]
-    assert ChangeFiles(tmp_path, tables=("dbo.other",)).find(None, {}).refused == {}
-    put(tmp_path, GOOD, dfm())
-    assert ChangeFiles(tmp_path, tables=(TABLE,)).find(None, {}).refused == {}
-
-
 @pytest.mark.parametrize(("records", "table", "is_refused"), [(1, "items", True), (0, "items", False), (1, "x", False)])
 def test_a_full_load_that_nothing_reads_stops_its_table_t96(
     tmp_path: Path, records: int, table: str, is_refused: bool
@@ -551,14 +475,6 @@ def test_the_task_that_wrote_a_file_is_told_t95(tmp_path: Path, monkeypatch: pyt
         name = put(tmp_path, GOOD, json.dumps(description).encode(), f"{number}.csv")
         decoding.take_range(ChangeFiles(tmp_path, tables=(TABLE,)), BoundRange(name, 0, len(GOOD)))
     assert senders_in(decoding.finish().facts) == {(TABLE, "one"), (TABLE, "two")}
-
-
-def test_half_a_surrogate_pair_damages_its_file_alone_t41(tmp_path: Path) -> None:
-    """It ended every run of all tables."""
-    line = dict(zip(HEADER.split(","), next(csv.reader([LINE])), strict=True))
-    content = json.dumps({**line, "name": "\ud83d"}).encode() + b"\n"
-    _, damage = damage_of(tmp_path, content, dfm("1.json"), "1.json")
-    assert damage.damage.code == "FILE_DAMAGED"
 
 
 def test_a_metadata_file_of_another_content_has_its_file_read_again_g32(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
@@ -409,11 +408,6 @@ def test_a_truncated_table_stops_t12() -> None:
         assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "TABLE_EMPTIED", TABLE, None)
 
 
-def test_a_rejected_update_takes_its_before_image_with_it() -> None:
-    decoded = decoder().decode([row(1, "B", OLD), row(1, "U", NEW, bits="zz")])
-    assert (only(decoded).code, decoded.counts) == ("MASK_INVALID", (2, 0, 0, 1, 0, 1))
-
-
 @pytest.mark.parametrize(("id_", "code"), [(None, "KEY_INVALID"), ("one", "KEY_INVALID")])
 def test_a_row_without_a_usable_key_stops_its_table(id_: str | None, code: str) -> None:
     letter = only(decoder().decode([row(1, "D", (id_, None, None, None))]))
@@ -506,14 +500,6 @@ def test_t32_sparse_updates_tell_absent_from_null(
     assert full.whole is True and image(full.row) == {"id": "1", "name": None, "price": None, "note": None}
 
 
-def test_t33_columns_that_were_added_are_in_the_list_of_the_rows_that_have_them() -> None:
-    """T-33, T-42: each row has the structure it was read with."""
-    wider = Structure(TABLE, (*ITEMS.columns, ChangeColumn("added", "int")))
-    decoded = decoder().decode([row(1, "I", OLD), row(2, "B", OLD), row(2, "U", (*NEW, "5"), structure=wider)])
-    assert [len(image(r.cols)) for r in decoded.rows] == [4, 5]
-    assert image(decoded.rows[1].row)["added"] == "5"
-
-
 def test_t23_published_masks_name_the_columns_that_they_are_known_to_mean(shared_data: Path) -> None:
     """T-20, T-23: text is one number first of all; seven header columns count."""
     vectors = json.loads((shared_data / "samples" / "qlik-mask-vectors.json").read_text())["change_table"]
@@ -552,10 +538,6 @@ def test_t18_t33_a_half_read_again_after_a_column_was_added_is_the_same_half() -
     assert [(r.op, len(image(r.cols))) for r in joined.rows] == [("K", 3), ("U", 4)]
     together = one.decode([row(1, "B", OLD), row(1, "B", (*OLD, None), structure=wider), row(1, "U", MOVED)])
     assert [r.op for r in together.rows] == ["K", "U"]
-
-
-def test_a_decoder_travels_to_the_workers() -> None:
-    assert pickle.loads(pickle.dumps(decoder())).decode([row(1, "I", OLD)]).counts.changes == 1
 
 
 def test_a_key_narrower_than_the_announced_one_stops_the_table_g83() -> None:

@@ -102,11 +102,6 @@ def test_a_refresh_is_an_upsert_below_every_change_of_its_load_k18(said: Any) ->
     assert (row.pos or "") < (changed().pos or "")
 
 
-def test_refresh_rows_of_one_partition_keep_the_order_of_their_offsets_k18() -> None:
-    rows = decode(md(), *[dt("REFRESH", {**ROW, "id": n}) for n in range(12)]).rows
-    assert [row.pos for row in rows] == sorted(row.pos or "" for row in rows)
-
-
 @pytest.mark.parametrize("position", ["data", "beforeData"])
 def test_a_delete_takes_the_first_image_that_holds_the_key_k30(position: str) -> None:
     empty = dict.fromkeys(ROW)
@@ -189,12 +184,6 @@ def test_what_was_not_sent_is_in_no_old_image_either_k23_g03() -> None:
     assert (values(left.before), values(row_set.row)) == ({"id": "7", "name": "Ada"}, {"id": "8", "name": "Ada"})
 
 
-def test_a_captured_mask_of_three_columns_k20_k23() -> None:
-    columns = [("id", "INT4", 10, 0, 0, 1), ("b", "STRING", 5, 0, 0, 0), ("c", "STRING", 5, 0, 0, 0)]
-    body = dt("UPDATE", {"id": 7, "b": None, "c": "z"}, changeMask="00", columnMask="05")
-    assert values(only(decode(md(columns), body)).row) == {"id": "7", "c": "z"}
-
-
 def test_masks_count_data_columns_by_their_ordinals_k20() -> None:
     columns = [(f"c{n:02d}", "INT4", 10, 0, 0, int(n == 15)) for n in range(16)]
     data: dict[str, int | None] = {name: n for n, (name, *_) in enumerate(columns)}
@@ -245,18 +234,6 @@ def test_masks_in_bytes_are_read_in_the_order_that_the_row_allows_t24_k20(
 def test_a_text_mask_is_read_as_documented_bytes_where_a_number_is_impossible_t24() -> None:
     row = changed("UPDATE", {**ROW, "price": None, "note": None}, columnMask="0300", changeMask="02")
     assert set(values(row.row)) == {"id", "name"}
-
-
-def test_a_transaction_that_goes_on_is_never_waited_for_k26() -> None:
-    decoded = decode(md(), dt(transactionEventCounter=2, transactionLastEvent=False))
-    assert decoded.counts.changes == 1 and decoded.counts.fragments == 0
-
-
-def test_a_replayed_transaction_gives_the_same_rows_again_k40() -> None:
-    first = [dt("INSERT", {**ROW, "id": n}, number=n) for n in (1, 2, 3)]
-    rows = decode(md(), *first[:2], *first).rows
-    identities = [(row.pos, row.key, row.row) for row in rows]
-    assert identities[:2] == identities[2:4] and len(set(identities)) == 3
 
 
 def test_what_a_restarted_task_sends_again_is_the_same_change_k17_k41_k42() -> None:
@@ -510,11 +487,6 @@ def test_messages_of_foreign_tables_are_counted_by_name_k63() -> None:
     assert ignored(decode(named, tables=[OTHER]).facts) == {"x.y": 1}
 
 
-def test_one_of_several_tables_is_not_guessed_k15() -> None:
-    decoded = decode(md(), md(table="other", schema_id="F" * 32), dt(schema_id=None), tables=[ORDERS, OTHER])
-    assert decoded.counts == Dispositions(3, 0, 1, 2, 0, 0)
-
-
 @pytest.mark.parametrize("early", [False, True])
 def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13(early: bool) -> None:
     """Nor does it wait for ever where its metadata comes late."""
@@ -598,10 +570,6 @@ def test_json_without_envelope_k04_k06() -> None:
     bodies = [json.dumps(metadata()).encode(), json.dumps(change()).encode()]
     decoded = decode(*bodies, topics=OF_ORDERS)
     assert decoded.counts == Dispositions(2, 1, 0, 1, 0, 0) and values(only(decoded).row) == TEXTS
-
-
-def test_a_nested_message_may_be_text_k02() -> None:
-    assert values(only(decode(md(), enveloped("DT", json.dumps(change()), ID))).row) == TEXTS
 
 
 def test_avro_framed_by_a_schema_registry_k04_k06() -> None:

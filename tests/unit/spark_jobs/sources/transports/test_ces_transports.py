@@ -23,9 +23,8 @@ from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.capture import list_capture, read_capture
-from spark_jobs.sources.transports.json_lines import SUFFIXES, last_line_end, ranges, read_lines
+from spark_jobs.sources.transports.json_lines import last_line_end, ranges, read_lines
 from spark_jobs.sources.transports.message_files import LineFiles
-from spark_jobs.sources.transports.source_files import list_source_files
 from workload_generator.transports import EVENT_DATA
 
 
@@ -59,12 +58,6 @@ def test_capture_gives_every_message_at_its_sequence_number(tmp_path: Path, code
     assert list(read_capture(tmp_path, "a.avro", len(content))) == [
         RawMessage("a.avro", number, body) for number, body in enumerate([*BODIES, None, b""], start=40)
     ]
-
-
-def test_an_empty_window_holds_no_message(tmp_path: Path) -> None:
-    content = capture_bytes([])
-    (tmp_path / "a.avro").write_bytes(content)
-    assert list(read_capture(tmp_path, "a.avro", len(content))) == []
 
 
 def test_a_capture_file_that_grows_is_read_up_to_its_bound_size(tmp_path: Path) -> None:
@@ -200,17 +193,6 @@ def test_a_file_shorter_than_bound_is_damage_behind_its_lines(tmp_path: Path) ->
     assert message == RawMessage("a.jsonl", 0, b"{a}")
     assert isinstance(damage, Damage)
     assert damage[:3] == ("a.jsonl", 4, "FILE_DAMAGED")
-
-
-def test_a_gzip_file_is_one_range_and_read_whole(tmp_path: Path) -> None:
-    packed = gzip.compress(b"{a}\n{b}")
-    (tmp_path / "a.jsonl.gz").write_bytes(packed)
-    assert [file[:2] for file in list_source_files(tmp_path, SUFFIXES).files] == [("a.jsonl.gz", len(packed))]
-    (found,) = ranges(tmp_path, "a.jsonl.gz", 0, len(packed))
-    assert list(read_lines(tmp_path, *found, "bare")) == [
-        RawMessage("a.jsonl.gz", 0, b"{a}"), RawMessage("a.jsonl.gz", 4, b"{b}"),
-    ]  # fmt: skip
-    assert ranges(tmp_path, "a.jsonl.gz", len(packed), len(packed)) == []
 
 
 def test_a_damaged_gzip_file_is_one_damage(tmp_path: Path) -> None:
