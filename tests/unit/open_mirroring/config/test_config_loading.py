@@ -408,22 +408,13 @@ def test_one_mistake_is_reported_with_code_line_and_way_out(
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", 1),
-        ("# nothing\n", 1),
-        ("- a\n- b\n", 1),
-        ("mirror: shop\nsource: {a: [}\n", 2),
-        ("mirror: shop\n\tsource: x\n", 2),
-        ("a: 1\n---\nb: 2\n", 2),
-        ("a: *missing\n", 1),
-        ("a: !!python/object/apply:os.system ['true']\n", 1),
-        ("a: !!python/object:os.error {}\n", 1),
-        ("a: 1\nb: !own text\n", 2),
-        ("a: 1\nb: &x [*x]\n", 2),
-        ("a: 1\nb: \x07\n", 2),
-        ("a: " + "[" * 5000, 1),
+        ("", 1), ("# nothing\n", 1), ("- a\n- b\n", 1), ("mirror: shop\nsource: {a: [}\n", 2),
+        ("mirror: shop\n\tsource: x\n", 2), ("a: 1\n---\nb: 2\n", 2), ("a: *missing\n", 1),
+        ("a: !!python/object/apply:os.system ['true']\n", 1), ("a: !!python/object:os.error {}\n", 1),
+        ("a: 1\nb: !own text\n", 2), ("a: 1\nb: &x [*x]\n", 2), ("a: 1\nb: \x07\n", 2), ("a: " + "[" * 5000, 1),
         (BOMB, 1),
     ],
-)
+)  # fmt: skip
 def test_text_that_is_no_mirror_file_at_all(load: Load, text: str, line: int) -> None:
     assert ("CONFIG_INVALID", line) in [(c, at) for c, at, _ in _problems(load, text)]
 

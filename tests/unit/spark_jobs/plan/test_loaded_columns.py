@@ -61,28 +61,16 @@ def test_what_is_said_or_sound_is_not_g114(one: LoadedColumn, sql_type: str) -> 
 @pytest.mark.parametrize(
     ("own", "streamed", "is_alike"),
     [
-        ("datetime2(3)", "datetime2(7)", False),
-        ("datetime2(3)", "datetime", True),
-        ("datetime2(0)", "smalldatetime", True),
-        ("datetimeoffset(3)", "datetimeoffset(7)", False),
-        ("datetimeoffset(3)", "datetime2(3)", False),
-        ("date", "datetime2(0)", False),
-        ("date", "date", True),
-        ("decimal(9,2)", "decimal(20,4)", False),
-        ("decimal(9,2)", "decimal(20,2)", True),
-        ("numeric(9,0)", "bigint", True),
-        ("decimal(19,4)", "money", True),
-        ("float", "float(53)", True),
-        ("real", "float", False),
-        ("varbinary(max)", "binary(4)", True),
-        ("bit", "int", True),
-        ("time(3)", "time(7)", False),
-        ("time", "time(7)", True),
-        ("varchar(30)", "time(7)", False),
-        ("nvarchar(36)", "uniqueidentifier", False),
-        ("varchar(30)", "nvarchar(max)", True),
+        ("datetime2(3)", "datetime2(7)", False), ("datetime2(3)", "datetime", True),
+        ("datetime2(0)", "smalldatetime", True), ("datetimeoffset(3)", "datetimeoffset(7)", False),
+        ("datetimeoffset(3)", "datetime2(3)", False), ("date", "datetime2(0)", False), ("date", "date", True),
+        ("decimal(9,2)", "decimal(20,4)", False), ("decimal(9,2)", "decimal(20,2)", True),
+        ("numeric(9,0)", "bigint", True), ("decimal(19,4)", "money", True), ("float", "float(53)", True),
+        ("real", "float", False), ("varbinary(max)", "binary(4)", True), ("bit", "int", True),
+        ("time(3)", "time(7)", False), ("time", "time(7)", True), ("varchar(30)", "time(7)", False),
+        ("nvarchar(36)", "uniqueidentifier", False), ("varchar(30)", "nvarchar(max)", True),
     ],
-)
+)  # fmt: skip
 def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
     own: str, streamed: str, is_alike: bool
 ) -> None:

@@ -356,15 +356,10 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
         (GOOD, dfm(options={"nullValue": '"NULL"'}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
         (GOOD + b'x,U,2,"a\r\n",1.00,b\r\n', dfm(records=2), 0, "FORMAT_UNSUPPORTED", "carriage return"),
-        (
-            b"x,U,2,a,1.00,b\r\nx,U,2,a,1.00,b\n",
-            dfm(records=2, options={"quoteChar": "", "escapeChar": "", "nullValue": "~"}),
-            0,
-            "FORMAT_UNSUPPORTED",
-            "carriage return",
-        ),
+        (b"x,U,2,a,1.00,b\r\nx,U,2,a,1.00,b\n", dfm(records=2, options={"quoteChar": "", "escapeChar": "",
+         "nullValue": "~"}), 0, "FORMAT_UNSUPPORTED", "carriage return"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
     tmp_path: Path, content: bytes, description: bytes, rows: int, code: str, told: str
 ) -> None:

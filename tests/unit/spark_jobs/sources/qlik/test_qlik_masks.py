@@ -15,15 +15,10 @@ from spark_jobs.sources.qlik.masks import MAX_MASK_BYTES, MaskOrder, places, rea
 @pytest.mark.parametrize(
     ("mask", "columns", "ordinals"),
     [
-        ("0B", 10, [1, 2, 4]),
-        ("05", 3, [1, 3]),
-        ("00", 3, []),
-        ("008080", 16, [8, 16]),
-        ("00FFFF", 16, list(range(1, 17))),
-        ("", 3, []),
-        ("b", 4, [1, 2, 4]),
+        ("0B", 10, [1, 2, 4]), ("05", 3, [1, 3]), ("00", 3, []), ("008080", 16, [8, 16]),
+        ("00FFFF", 16, list(range(1, 17))), ("", 3, []), ("b", 4, [1, 2, 4]),
     ],
-)
+)  # fmt: skip
 def test_hexadecimal_text_is_one_number_most_significant_digit_first_t23_k20(
     mask: str, columns: int, ordinals: list[int]
 ) -> None:
