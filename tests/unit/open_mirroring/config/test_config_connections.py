@@ -151,14 +151,10 @@ def test_a_sqlite_ledger_by_connection(make: Make, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "content",
     [
-        GOOD | {"conn_type": "mysql"},
-        GOOD | {"schema": ""},
-        GOOD | {"host": None},
-        GOOD | {"extra": {"iam": CANARY}},
-        {"conn_type": "sqlite"},
-        {"conn_type": "sqlite", "host": ":memory:"},
+        GOOD | {"conn_type": "mysql"}, GOOD | {"schema": ""}, GOOD | {"host": None}, GOOD | {"extra": {"iam": CANARY}},
+        {"conn_type": "sqlite"}, {"conn_type": "sqlite", "host": ":memory:"},
     ],
-)
+)  # fmt: skip
 def test_a_connection_that_is_no_ledger(make: Make, monkeypatch: pytest.MonkeyPatch, content: object) -> None:
     _set(monkeypatch, content)
     mirror = make({"connection": "ledger"})

@@ -159,14 +159,10 @@ def test_a_file_that_is_not_ours_has_no_footer(path: Path) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        b"",
-        b"[]",
-        b"{",
-        b"{}",
-        json.dumps({"mirror": "m"}).encode(),
+        b"", b"[]", b"{", b"{}", json.dumps({"mirror": "m"}).encode(),
         json.dumps({**{name: "" for name in Footer.__dataclass_fields__}}).encode(),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_footer_is_an_error_not_a_foreign_file(path: Path, entry: bytes) -> None:
     pq.write_table(rows(2).replace_schema_metadata({FOOTER_KEY: entry}), path)
     with pytest.raises(TerminalError, match=r"FILE_UNFIT: .*our footer cannot be read.*Next step: "):

@@ -37,14 +37,10 @@ BOUND = {"a.jsonl": 100}
 @pytest.mark.parametrize(
     ("ends", "open_batch", "fragments", "words"),
     [
-        ({}, None, 0, ""),
-        ({"a.jsonl": 100}, None, 0, ""),
-        ({"a.jsonl": 101}, None, 0, "a.jsonl"),
-        ({"b.jsonl": 1}, None, 0, "b.jsonl"),
-        ({}, 7, 0, "batch 7"),
-        ({}, None, 2, "2 messages wait"),
+        ({}, None, 0, ""), ({"a.jsonl": 100}, None, 0, ""), ({"a.jsonl": 101}, None, 0, "a.jsonl"),
+        ({"b.jsonl": 1}, None, 0, "b.jsonl"), ({}, 7, 0, "batch 7"), ({}, None, 2, "2 messages wait"),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_certain_while_a_change_may_be_on_its_way(
     ends: dict[str, int], open_batch: int | None, fragments: int, words: str
 ) -> None:

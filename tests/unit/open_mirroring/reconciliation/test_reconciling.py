@@ -277,15 +277,11 @@ def test_the_last_file_alone_is_no_backlog() -> None:
 @pytest.mark.parametrize(
     ("limits", "held"),
     [
-        (Limits(), False),
-        (Limits(max_files=3), False),
-        (Limits(max_files=2), True),
-        (Limits(max_bytes=300), False),
-        (Limits(max_bytes=299), True),
-        (Limits(max_age=timedelta(days=1)), False),
+        (Limits(), False), (Limits(max_files=3), False), (Limits(max_files=2), True), (Limits(max_bytes=300), False),
+        (Limits(max_bytes=299), True), (Limits(max_age=timedelta(days=1)), False),
         (Limits(max_age=timedelta(hours=23)), True),
     ],
-)
+)  # fmt: skip
 def test_a_backlog_over_a_limit_holds(limits: Limits, held: bool) -> None:
     """I18."""
     finding = reconcile(but(facts(3, item(1, F), item(2, F), item(3, F)), limits=limits))
@@ -296,17 +292,13 @@ def test_a_backlog_over_a_limit_holds(limits: Limits, held: bool) -> None:
 @pytest.mark.parametrize(
     ("state", "verdict", "code"),
     [
-        (TargetState.RUNNING, Verdict.PASS, "OK"),
-        (TargetState.PAUSED, Verdict.HOLD, "PAUSED"),
-        (TargetState.THROTTLED, Verdict.HOLD, "TARGET_BUSY"),
-        (TargetState.NOT_STARTED, Verdict.PASS, "OK"),
-        (TargetState.NOT_READY, Verdict.HOLD, "TARGET_BUSY"),
-        (TargetState.UNKNOWN, Verdict.HOLD, "STATUS_UNKNOWN"),
-        (TargetState.REFUSED, Verdict.HOLD, "STATUS_REFUSED"),
-        (TargetState.FAILED, Verdict.STOP, "TARGET_FAILED"),
+        (TargetState.RUNNING, Verdict.PASS, "OK"), (TargetState.PAUSED, Verdict.HOLD, "PAUSED"),
+        (TargetState.THROTTLED, Verdict.HOLD, "TARGET_BUSY"), (TargetState.NOT_STARTED, Verdict.PASS, "OK"),
+        (TargetState.NOT_READY, Verdict.HOLD, "TARGET_BUSY"), (TargetState.UNKNOWN, Verdict.HOLD, "STATUS_UNKNOWN"),
+        (TargetState.REFUSED, Verdict.HOLD, "STATUS_REFUSED"), (TargetState.FAILED, Verdict.STOP, "TARGET_FAILED"),
         (TargetState.STOPPED, Verdict.STOP, "TARGET_FAILED"),
     ],
-)
+)  # fmt: skip
 def test_the_targets_health_counts(state: TargetState, verdict: Verdict, code: str) -> None:
     """I24, R-02."""
     finding = reconcile(but(facts(1, item(1, F)), target=TargetStatus(state, "because\n")))

@@ -56,15 +56,11 @@ def test_missing_zero_bytes_change_nothing_t22_t23(bits: set[int], zeros: int) -
 @pytest.mark.parametrize(
     ("mask", "order", "expected"),
     [
-        ("0102", "auto", (0x0102, 0x0201)),
-        (b"\x01\x02", "auto", (0x0201, 0x0102)),
-        ("0102", "msb_text", (0x0102,)),
-        (b"\x01\x02", "msb_text", (0x0102,)),
-        ("0102", "le_bytes", (0x0201,)),
-        (b"\x01\x02", "le_bytes", (0x0201,)),
+        ("0102", "auto", (0x0102, 0x0201)), (b"\x01\x02", "auto", (0x0201, 0x0102)), ("0102", "msb_text", (0x0102,)),
+        (b"\x01\x02", "msb_text", (0x0102,)), ("0102", "le_bytes", (0x0201,)), (b"\x01\x02", "le_bytes", (0x0201,)),
         (b"\x07", "auto", (7,)),
     ],
-)
+)  # fmt: skip
 def test_bytes_are_read_as_documented_first_and_text_as_a_number_first_t24(
     mask: str | bytes, order: MaskOrder, expected: tuple[int, ...]
 ) -> None:
