@@ -71,11 +71,7 @@ def publish_first(made: HandMadeMirror) -> None:
 
 
 def test_a_reload_waits_deferred_and_ends_with_what_somebody_says_in_airflow_g_89(
-    made: HandMadeMirror,
-    fake_spark: Any,
-    approved: None,
-    task_context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    made: HandMadeMirror, fake_spark: Any, approved: None, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-89: while it waits no job is started, however often the trigger looks; each word lets it go one part on."""
     begin_reset(made)

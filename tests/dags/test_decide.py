@@ -12,12 +12,7 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables
-from open_mirroring.ledger.requests import (
-    ACCEPT_EPOCH,
-    ACCEPT_LETTERS,
-    ACCEPT_SCHEMA,
-    RESUME,
-)
+from open_mirroring.ledger.requests import ACCEPT_EPOCH, ACCEPT_LETTERS, ACCEPT_SCHEMA, RESUME
 from open_mirroring.operate.operations import DECISIONS
 from open_mirroring_airflow.operators import DecideOperator
 from open_mirroring_airflow.run_params import chosen_decision

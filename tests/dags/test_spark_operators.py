@@ -374,12 +374,7 @@ NINE, TEN = datetime(2026, 1, 5, 9, tzinfo=UTC), datetime(2026, 1, 5, 10, tzinfo
     ],
 )
 def test_only_a_backfill_reads_its_interval_first(
-    run_type: str,
-    reread: bool,
-    arguments: list[str],
-    mirror_file: Path,
-    fake_spark: Any,
-    task_context: dict[str, Any],
+    run_type: str, reread: bool, arguments: list[str], mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
     """AF-05: of any other run the ledger alone decides what is read."""
     task_context["params"]["reread"] = reread

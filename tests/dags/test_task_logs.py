@@ -64,10 +64,7 @@ def test_a_failing_task_says_first_what_its_job_did_and_drags_no_other_error_alo
         _operator(DeepCheckOperator, made, "reconcile_sequence").execute(task_context)
     assert failed.value.__cause__ is None and failed.value.__context__ is None
     *said, stop = _logged(capsys)[-3:]
-    assert said == [
-        "Checked: 2 tables: 1 stopped, 1 mirrored.",
-        "dbo.orders: CONTENT_CHANGED: number 2 has other rows",
-    ]
+    assert said == ["Checked: 2 tables: 1 stopped, 1 mirrored.", "dbo.orders: CONTENT_CHANGED: number 2 has other rows"]
     assert stop.startswith("STOPPED: dbo.orders: CONTENT_CHANGED")
 
 

@@ -90,14 +90,7 @@ def test_columns_that_no_table_of_the_target_can_have(
     assert code in [found for found, _ in _codes(tmp_path, _mirror(**tables[setting]))]
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        (["id", "a", "A"]),
-        (["id", "a", "a"]),
-        (["id", "ID"]),
-    ],
-)
+@pytest.mark.parametrize("columns", [(["id", "a", "A"]), (["id", "a", "a"]), (["id", "ID"])])
 def test_columns_listed_twice(tmp_path: Path, columns: list[str]) -> None:
     """F-88: in any case of letters."""
     assert _codes(tmp_path, _mirror(columns=columns)) == [("COLUMN_NAME_INVALID", "tables[0].columns")]

@@ -71,8 +71,7 @@ def test_what_is_written_is_read_back(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compression", "codec"),
-    [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("none", "UNCOMPRESSED")],
+    ("compression", "codec"), [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("none", "UNCOMPRESSED")]
 )
 def test_every_compression_of_the_target_f30(path: Path, compression: Compression, codec: str) -> None:
     """F-30: the digest is that of the rows, however they are compressed."""

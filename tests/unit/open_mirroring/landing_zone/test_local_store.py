@@ -16,7 +16,7 @@ import pytest
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import local_store
 from open_mirroring.landing_zone.local_store import LocalStore
-from open_mirroring.landing_zone.store import Content, LandingZoneStore, ObjectInfo, RenameOutcome
+from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, RenameOutcome
 
 STAGED = "dbo.schema/orders/_stage-1/1.abc"
 FINAL = "dbo.schema/orders/00000000000000000001.parquet"
@@ -38,35 +38,9 @@ def content(store: LandingZoneStore, path: str) -> bytes | None:
     return None if found is None else found.data
 
 
-def test_create_makes_folders_and_a_complete_object_once(store: LocalStore, tmp_path: Path) -> None:
-    local = tmp_path / "built.parquet"
-    local.write_bytes(b"x" * 3_000_000)
-    first = created(store, "a/b/c", b"one")
-    assert (first.path, first.size) == ("a/b/c", 3)
-    assert store.create("a/b/c", b"two") is None
-    assert store.read("a/b/c") == Content(b"one", first.etag)
-    big = store.create("a/big", local)
-    assert big == store.stat("a/big") and big is not None and big.size == 3_000_000
-    assert local.exists()
-    with store.fetch("a/big") as fetched:
-        assert fetched is not None and fetched.read_bytes() == local.read_bytes()
-
-
-def test_an_object_created_anew_has_another_etag(store: LocalStore) -> None:
-    """Even with the same bytes, at once, where the filesystem gives the same inode and coarse time again (O-05)."""
-    etags = []
-    for _ in range(100):
-        etags.append(created(store, "t/x").etag)
-        store.delete("t/x")
-    assert len(set(etags)) == 100
-
-
-def test_rename_never_overwrites(store: LocalStore) -> None:
-    """I8, F-33, F-37: whatever is under the number stays, a link to nowhere included."""
-    created(store, FINAL, b"published")
-    staged = created(store, STAGED, b"late")
-    assert store.rename(STAGED, FINAL, source_etag=staged.etag) is RenameOutcome.REFUSED
-    assert (content(store, FINAL), content(store, STAGED)) == (b"published", b"late")
+def test_rename_takes_no_name_of_a_link_to_nowhere(store: LocalStore) -> None:
+    """I8, F-33, F-37: whatever is under the number stays."""
+    staged = created(store, STAGED)
     (store.root / "dangling").symlink_to(store.root / "nowhere")
     assert store.rename(STAGED, "dangling", source_etag=staged.etag) is RenameOutcome.REFUSED
 
@@ -138,11 +112,10 @@ def test_everything_is_on_disk_before_a_verb_returns(store: LocalStore, monkeypa
     assert sorted(synced) == ["t", "t/_stage-1"]
 
 
-def test_list_is_recursive_and_survives_what_vanishes(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_survives_what_vanishes(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = ["t/1", "t/_stage-1/1.a", "t/_ProcessedFiles/0", "other/1"]
-    infos = {path: created(store, path) for path in paths}
-    assert {info.path: info for info in store.list("t")} == {path: infos[path] for path in paths[:3]}
-    assert {info.path for info in store.list("")} == set(paths)
+    for path in paths:
+        created(store, path)
     walk = iter(store.list("t"))
     assert next(walk).path == "t/1", "a folder's own objects come before those of the folders it moves them to"
     for path in paths[1:3]:
@@ -161,27 +134,6 @@ def test_list_is_recursive_and_survives_what_vanishes(store: LocalStore, monkeyp
     created(store, "v/1")
     monkeypatch.setattr(os, "scandir", vanishing)
     assert list(store.list("v")) == []
-
-
-@pytest.mark.parametrize(
-    "path", ["", "/etc/passwd", "../out", "a/../../out", "a//b", "a/", "./a", "a/./b", "a\\b", "a\nb", "a\0b", "a\x7f"]
-)
-def test_paths_stay_inside_the_zone(store: LocalStore, path: str) -> None:
-    for call in (
-        lambda: store.create(path, b""),
-        lambda: store.read(path),
-        lambda: store.fetch(path).__enter__(),
-        lambda: store.stat(path),
-        lambda: store.delete(path),
-        lambda: store.rename(path, "b", source_etag=""),
-        lambda: list(store.list(path or "..")),  # "" lists the whole zone
-    ):
-        with pytest.raises(TerminalError, match=r"FOREIGN_ITEM: .*Next step: "):
-            call()
-    source = created(store, "source")
-    with pytest.raises(TerminalError, match="FOREIGN_ITEM"):
-        store.rename("source", path, source_etag=source.etag)
-    assert store.stat("source") == source
 
 
 def test_links_do_not_lead_out(store: LocalStore, tmp_path: Path) -> None:

@@ -9,13 +9,7 @@ import pytest
 from open_mirroring.codes import WHY_RESET
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.decisions import (
-    EPOCH_UNKNOWN,
-    accept_epoch,
-    open_stops,
-    resume_extraction,
-    resume_table,
-)
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, accept_epoch, open_stops, resume_extraction, resume_table
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.protocols.publishing import Lost
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror

@@ -490,10 +490,7 @@ def test_another_key_or_folder_of_a_mirrored_table_is_refused(
     assert reader.tables().keys() == {"dbo.a"}
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [DECLARED._replace(keys=("id", "name")), DECLARED._replace(folder="a")],
-)
+@pytest.mark.parametrize("changed", [DECLARED._replace(keys=("id", "name")), DECLARED._replace(folder="a")])
 def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
     publishing: PublishLedger, table: str, reader: LedgerReader, changed: TableDeclaration, ledger: Engine
 ) -> None:
@@ -510,11 +507,7 @@ def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
 
 @pytest.mark.parametrize("sealed_only", [True, False])
 def test_a_key_by_which_changes_are_logged_stays(
-    ledger: Engine,
-    extracting: ExtractLedger,
-    table: str,
-    reader: LedgerReader,
-    sealed_only: bool,
+    ledger: Engine, extracting: ExtractLedger, table: str, reader: LedgerReader, sealed_only: bool
 ) -> None:
     """G-69, I13: also by a batch that is sealed, and not in the log yet. The folder may change."""
     version = bound(extracting)

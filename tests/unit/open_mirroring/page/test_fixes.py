@@ -13,12 +13,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.operate.mirror_view import Judgement, TableView
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import fixes
-from open_mirroring.protocols.table_losses import (
-    CHANGES_IGNORED,
-    DEAD_LETTERS_OPEN,
-    TABLE_EMPTIED,
-    TABLE_SUSPENDED,
-)
+from open_mirroring.protocols.table_losses import CHANGES_IGNORED, DEAD_LETTERS_OPEN, TABLE_EMPTIED, TABLE_SUSPENDED
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_made_mirror import MIRROR_FILE, HandMadeMirror
 

@@ -101,13 +101,7 @@ def test_a_proof_reads_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "keyed"),
-    [
-        (proof(), True),
-        (proof(LOST), False),
-        (proof(LOST, more=1), True),
-        (proof(LOST, TWICE), True),
-    ],
+    ("found", "keyed"), [(proof(), True), (proof(LOST), False), (proof(LOST, more=1), True), (proof(LOST, TWICE), True)]
 )
 def test_what_no_correction_makes_equal_is_refused(found: Proof, keyed: bool) -> None:
     """G-45: nothing proved to differ, a table without key, keys that are not all named, a key that is there twice."""

@@ -230,10 +230,7 @@ def test_the_search_finds_a_ledger_that_forgets_a_finished_request(monkeypatch: 
     assert finding is not None and finding.invariant == "G-30"
 
 
-@pytest.mark.parametrize(
-    ("broken", "invariant"),
-    [("gone without a look", "I12"), ("back without a look", "F-75")],
-)
+@pytest.mark.parametrize(("broken", "invariant"), [("gone without a look", "I12"), ("back without a look", "F-75")])
 def test_the_search_finds_a_machine_that_does_not_look(
     broken: str, invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

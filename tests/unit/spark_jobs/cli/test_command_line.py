@@ -516,11 +516,7 @@ def not_a_database() -> sqlite3.Error:
     ],
 )
 def test_an_error_is_one_text_and_its_exit_code(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    error: BaseException,
-    code: int,
-    text: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, text: str
 ) -> None:
     def fail(_: object) -> Exit:
         raise error

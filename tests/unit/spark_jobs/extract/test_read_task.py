@@ -38,10 +38,7 @@ def test_the_last_row_of_a_load_and_the_first_change_are_told_for_each_partition
     summary = RowSummary(TABLES, QlikMessageFormat())
     summary.take([row(CHANGE, 3, LOADED), row(CHANGE, 9, CHANGED), row(CHANGE, 7, LOADED, origin="t/1")])
     summary.take([row(CHANGE, 5, LOADED), row(CHANGE, 8, CHANGED), row(CHANGE, 1, CHANGED, "dbo.log")])
-    assert FULL_LOADS.of(summary.facts) == {
-        "dbo.a": {"t/0": (5, 8), "t/1": (7, None)},
-        "dbo.log": {"t/0": (None, 1)},
-    }
+    assert FULL_LOADS.of(summary.facts) == {"dbo.a": {"t/0": (5, 8), "t/1": (7, None)}, "dbo.log": {"t/0": (None, 1)}}
 
 
 def test_a_source_without_loads_of_its_own_tells_none() -> None:
@@ -77,10 +74,7 @@ def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() 
     assert (
         SHOWN.of_mirror(taken.facts)
         == SHOWN.of_mirror(exact.facts)
-        == {
-            "t/0": {"e": "00000009", "f": "00000005"},
-            "t/1": {"e": "00000004"},
-        }
+        == {"t/0": {"e": "00000009", "f": "00000005"}, "t/1": {"e": "00000004"}}
     )
     assert SHOWN.of_mirror(RowSummary(TABLES, CesFormat()).facts) == {}
 

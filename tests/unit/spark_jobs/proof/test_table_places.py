@@ -58,12 +58,7 @@ def mirror_in(server: EmulatorServer, folder: Path, workspace: str, item: str) -
 @pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize(("folder", "place"), [("dbo.schema/orders", "dbo/orders"), ("orders", "dbo/orders")])
 def test_tables_of_an_item_of_onelake_are_read_by_guid(
-    server: EmulatorServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    by_name: bool,
-    folder: str,
-    place: str,
+    server: EmulatorServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_name: bool, folder: str, place: str
 ) -> None:
     """S-17, F-03: also where the landing zone is given by names."""
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))

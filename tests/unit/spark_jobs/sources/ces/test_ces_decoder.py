@@ -367,12 +367,7 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
         ("a", 5), ("a", 6), ("b", 100), ("c", 2), ("c", 3), ("c", 3), ("d", 1),
     ]  # fmt: skip
     damaged = decoded.rows[2]
-    assert (damaged.kind, damaged.code, damaged.reason, damaged.raw) == (
-        "rejected",
-        "FILE_DAMAGED",
-        "broken",
-        b"tail",
-    )
+    assert (damaged.kind, damaged.code, damaged.reason, damaged.raw) == ("rejected", "FILE_DAMAGED", "broken", b"tail")
 
 
 def test_updates_that_do_not_tell_the_old_key_are_noted_unless_promised_c73() -> None:

@@ -15,20 +15,7 @@ from spark_jobs.sources.ces.changes import Outcome
 from spark_jobs.sources.ces.decoder import join
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import Decoded, Dispositions, Unjoinable, Waiting
-from tests.ces_messages import (
-    GUID,
-    ROW,
-    avro,
-    avro_event,
-    decode,
-    decoder,
-    envelope,
-    event,
-    lsn,
-    only,
-    payload,
-    split,
-)
+from tests.ces_messages import GUID, ROW, avro, avro_event, decode, decoder, envelope, event, lsn, only, payload, split
 from tests.noted_facts import ignored
 
 IDENTITY = f"{GUID}:0000002C000000100001:{1:020d}"

@@ -143,9 +143,7 @@ def test_a_hole_that_does_not_close_in_time_stops_the_mirror_c93(tmp_path: Path)
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.data())
-def test_however_files_arrive_what_is_bound_follows_each_other_and_at_last_all_is_c93(
-    data: st.DataObject,
-) -> None:
+def test_however_files_arrive_what_is_bound_follows_each_other_and_at_last_all_is_c93(data: st.DataObject) -> None:
     """Windows of any size, empty ones among them, handed over in any order and in any ticks."""
     lengths = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8))
     starts = [10 + sum(lengths[:at]) for at in range(len(lengths))]
