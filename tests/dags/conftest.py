@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 
+from tests.hand_made_mirror import HandMadeMirror
+
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="open-mirroring-airflow-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
@@ -95,6 +97,14 @@ def write_mirror(tmp_path: Path) -> Callable[..., Path]:
         return file
 
     return write
+
+
+@pytest.fixture
+def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandMadeMirror:
+    """A mirror by hand in a folder that ``dags/`` reads; what fails in it is not tried again."""
+    monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
+    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
+    return HandMadeMirror(tmp_path)
 
 
 class FakeSpark:

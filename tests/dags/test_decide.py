@@ -24,14 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ORDERS = "dbo.orders"
 
 
-@pytest.fixture
-def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandMadeMirror:
-    """A mirror with a log, in a folder that ``dags/`` reads."""
-    monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
-    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
-    return HandMadeMirror(tmp_path)
-
-
 def _audited(made: HandMadeMirror) -> list[tuple[str, str, str]]:
     return [(event, detail["who"], detail["why"]) for _, event, detail in made.audit() if "why" in detail]
 

@@ -29,13 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ORDERS = "dbo.orders"
 
 
-@pytest.fixture
-def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandMadeMirror:
-    monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
-    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
-    return HandMadeMirror(tmp_path)
-
-
 def _note(name: str, *, forgets: bool = False, **conf: Any) -> list[str]:
     """The lines of the note of a run that failed; *forgets* what its tasks left, as if they had been killed."""
     dag = DagBag(dag_folder=ROOT / "dags").dags[f"shop__{name}"]

@@ -18,13 +18,6 @@ pytestmark = pytest.mark.airflow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandMadeMirror:
-    monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
-    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
-    return HandMadeMirror(tmp_path)
-
-
 def _operator(kind: Any, made: HandMadeMirror, job: str) -> Any:
     return kind(task_id="x", mirror="shop", mirror_file=str(made.file), job=job)
 

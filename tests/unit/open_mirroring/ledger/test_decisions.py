@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from open_mirroring.codes import WHY_RESET
@@ -16,11 +14,6 @@ from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 REASON = Reason("ada", "the column is back")
 LOW = "0000000A:01:1"
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
 
 
 def refused(call: object, *arguments: object) -> TerminalError:

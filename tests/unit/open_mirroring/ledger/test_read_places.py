@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,6 @@ from open_mirroring.ledger.documents import PLACES
 from open_mirroring.ledger.read_places import accept_gaps, record_places
 from tests.hand_made_mirror import HandMadeMirror
 from tests.noted_facts import facts_about
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
 
 
 def record(made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]], batch: int = 1) -> dict[str, list[Run]]:

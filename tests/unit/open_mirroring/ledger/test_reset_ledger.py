@@ -45,11 +45,6 @@ KEYED = TableDeclaration(ORDERS, "dbo.schema/orders", ("order_id",), False)
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
-
-
-@pytest.fixture
 def resets(made: HandMadeMirror) -> ResetLedger:
     return ResetLedger(made.ledger, "shop")
 

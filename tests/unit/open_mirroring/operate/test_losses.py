@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -49,11 +48,6 @@ from tests.unit.open_mirroring.operate.test_status import status_of
 
 AT = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 NONE = LetterCounts(True, {}, OpenLetters())
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
 
 
 def foreign(name: str, first_batch: int = 5, messages: int = 4) -> ForeignTable:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-import pytest
 
 from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.manifest import OpenFragment
@@ -19,11 +16,6 @@ from tests.hand_made_mirror import HandMadeMirror
 
 COMMITTED = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)
 NOW = COMMITTED + timedelta(hours=2)
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
 
 
 def test_a_mirror_that_never_ran_has_no_ages(made: HandMadeMirror) -> None:

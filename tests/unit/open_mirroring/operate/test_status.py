@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,11 +31,6 @@ from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 LOW, HIGH = "0000000A:01:1", "0000000B:02:1"
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
 
 
 def finding(verdict: Verdict = Verdict.PASS, code: str = "OK", **more: Any) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,27 +16,15 @@ from fabric_emulator.web.faults import Fault
 from open_mirroring.codes import next_step
 from open_mirroring.errors import TransientError
 from open_mirroring.fabric.api import FabricApi
-from open_mirroring.fabric.target import open_target
-from open_mirroring.landing_zone import layout, opening
+from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import list_tables
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
-from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.cli.creating import create_database
 from spark_jobs.publish.driver import PublicationDriver
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
-from tests.onelake import CLIENTS, connection_variable, emulator, login_of
+from tests.onelake import login_of
 
 Deployment = Callable[..., HandPublished]
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatorServer]:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
-    with emulator(tmp_path / "lake", clients=CLIENTS) as server:
-        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-        yield server
-    opening._onelake_store.cache_clear()
-    open_target.cache_clear()
 
 
 @pytest.fixture
@@ -50,7 +38,7 @@ def made(tmp_path: Path) -> HandPublished:
 @pytest.fixture(params=["local", "onelake"])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     """Makes deployments of the mirror that all publish to one landing zone, local or over the wire."""
-    server = request.getfixturevalue("server") if request.param == "onelake" else None
+    server = request.getfixturevalue("lake") if request.param == "onelake" else None
 
     def make(name: str, ledger: Path | None = None) -> HandPublished:
         return HandPublished(tmp_path / name, server, zone=tmp_path / "zone", ledger=ledger)
@@ -229,15 +217,15 @@ def test_a_clock_that_jumps_does_not_let_a_number_be_given_twice_i_21(tmp_path: 
 
 
 def test_a_service_whose_clock_runs_ahead_raises_an_alarm_that_passes_i_21(
-    tmp_path: Path, server: EmulatorServer
+    tmp_path: Path, lake: EmulatorServer
 ) -> None:
     """I21, I22, F-36: purged by its clock and too young by ours; wrong in the careful direction."""
-    made = HandPublished(tmp_path / "shop", server)
+    made = HandPublished(tmp_path / "shop", lake)
     for key in (1, 2, 3):
         made.publish(orders=[key])
-        server.poll()
-    server.advance_clock(8 * 86_400)
-    server.poll()
+        lake.poll()
+    lake.advance_clock(8 * 86_400)
+    lake.poll()
     assert made.codes() == {ORDERS: "FILE_MISSING", CUSTOMERS: "OK"}
     made.grow_older(timedelta(days=8))
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
@@ -246,12 +234,12 @@ def test_a_service_whose_clock_runs_ahead_raises_an_alarm_that_passes_i_21(
 # --- on the wire ----------------------------------------------------------------------------------------------
 
 
-def test_a_token_that_expires_in_mid_upload_costs_nothing_o_02(tmp_path: Path, server: EmulatorServer) -> None:
+def test_a_token_that_expires_in_mid_upload_costs_nothing_o_02(tmp_path: Path, lake: EmulatorServer) -> None:
     """O-02, R-03: renewed once, and the same upload goes on."""
-    made = HandPublished(tmp_path / "shop", server)
+    made = HandPublished(tmp_path / "shop", lake)
     made.publish(orders=[1])
     for verb in ("create", "append", "flush"):
-        server.faults.add(Fault("token_expired", verb))
+        lake.faults.add(Fault("token_expired", verb))
     for key in (2, 3, 4):
         try:
             made.publish(orders=[key])
@@ -278,15 +266,15 @@ def test_with_two_ledgers_the_second_stops_before_it_changes_anything_i_23(deplo
     assert first.numbers() == [1, 2]
 
 
-def test_with_two_ledgers_the_second_creates_nothing_either_i_23(tmp_path: Path, server: EmulatorServer) -> None:
+def test_with_two_ledgers_the_second_creates_nothing_either_i_23(tmp_path: Path, lake: EmulatorServer) -> None:
     """I23, F-42: `create` looks before it lays anything down, the probe of the store included."""
-    first, second = (HandPublished(tmp_path / name, server) for name in ("first", "second"))
+    first, second = (HandPublished(tmp_path / name, lake) for name in ("first", "second"))
     first.publish(orders=[1], customers=[1])
     before = sorted(first.store.list(""))
-    server.faults.reset_calls()
-    made = create_database(second.mirror, second.ledger, FabricApi(server.url, login_of(server)))
+    lake.faults.reset_calls()
+    made = create_database(second.mirror, second.ledger, FabricApi(lake.url, login_of(lake)))
     assert set(made.stopped) == {ORDERS, CUSTOMERS} and made.stopped[ORDERS].startswith("LEDGER_LOST")
-    assert not {"create", "append", "flush", "rename", "delete"} & server.faults.calls().keys()
+    assert not {"create", "append", "flush", "rename", "delete"} & lake.faults.calls().keys()
     assert sorted(first.store.list("")) == before
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fabric_emulator import Settings
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.config import ConfigError, load_mirror
@@ -34,7 +32,6 @@ from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration
-from open_mirroring.remote.http_service import RetryBudget
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, zone_of
 
@@ -42,18 +39,8 @@ FOLDERS = ["dbo.schema/orders", "dbo.schema/customers"]
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatorServer]:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
-    with emulator(tmp_path / "lake", clients=CLIENTS, settings=Settings(files_per_poll=1)) as server:
-        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-        yield server
-    opening._onelake_store.cache_clear()
-    open_target.cache_clear()
-
-
-@pytest.fixture
-def made(tmp_path: Path, server: EmulatorServer) -> HandPublished:
-    return HandPublished(tmp_path / "shop", server)
+def made(tmp_path: Path, lake: EmulatorServer) -> HandPublished:
+    return HandPublished(tmp_path / "shop", lake)
 
 
 # --- pure -----------------------------------------------------------------------------------------------------
@@ -127,19 +114,19 @@ def test_a_folder_finds_its_entry_and_no_other_f_03() -> None:
 
 
 def test_one_look_is_two_calls_for_all_tables_and_pages_are_followed_r_04(
-    made: HandPublished, server: EmulatorServer
+    made: HandPublished, lake: EmulatorServer
 ) -> None:
     """R-01, R-04: never one call per table."""
     made.publish(orders=[1], customers=[1])
-    server.poll()
+    lake.poll()
     made.look()
-    server.faults.reset_calls()
+    lake.faults.reset_calls()
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
-    assert server.faults.calls() == {"list": 1, "status": 2}
-    server.fabric.page = 1
-    server.faults.reset_calls()
+    assert lake.faults.calls() == {"list": 1, "status": 2}
+    lake.fabric.page = 1
+    lake.faults.reset_calls()
     found = made.look()
-    assert server.faults.calls() == {"list": 1, "status": 3}
+    assert lake.faults.calls() == {"list": 1, "status": 3}
     told = found[CUSTOMERS].evidence["target"]
     assert isinstance(told, dict)
     assert told["state"] == "running" and told["said"] == "'database Running; table Replicating'"
@@ -147,12 +134,12 @@ def test_one_look_is_two_calls_for_all_tables_and_pages_are_followed_r_04(
     assert made.files()[0].rows == 1
 
 
-def test_the_target_is_not_asked_where_the_mirror_file_says_so(tmp_path: Path, server: EmulatorServer) -> None:
-    made = HandPublished(tmp_path / "shop", server, status="none")
-    server.service.stop()
-    server.faults.reset_calls()
+def test_the_target_is_not_asked_where_the_mirror_file_says_so(tmp_path: Path, lake: EmulatorServer) -> None:
+    made = HandPublished(tmp_path / "shop", lake, status="none")
+    lake.service.stop()
+    lake.faults.reset_calls()
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
-    assert "status" not in server.faults.calls()
+    assert "status" not in lake.faults.calls()
 
 
 def test_a_local_zone_has_nobody_to_ask(tmp_path: Path) -> None:
@@ -162,11 +149,11 @@ def test_a_local_zone_has_nobody_to_ask(tmp_path: Path) -> None:
     assert HandPublished(tmp_path / "other", status="none").codes()[ORDERS] == "OK"
 
 
-def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, server: EmulatorServer) -> None:
+def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, lake: EmulatorServer) -> None:
     """I24, R-09: the database runs, one table has failed."""
     made.publish(orders=[1], customers=[1])
     made.path(1).write_bytes(b"")
-    server.poll()
+    lake.poll()
     verdict = made.publish(orders=[2], customers=[2])
     assert verdict.passing == (CUSTOMERS,)
     finding = made.look()[ORDERS]
@@ -175,24 +162,24 @@ def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, se
     assert made.numbers() == [1] and made.numbers(CUSTOMERS) == [1, 2]
 
 
-def test_a_paused_database_holds_and_goes_on_by_itself_i_24(made: HandPublished, server: EmulatorServer) -> None:
+def test_a_paused_database_holds_and_goes_on_by_itself_i_24(made: HandPublished, lake: EmulatorServer) -> None:
     made.publish(orders=[1])
-    server.service.pause()
+    lake.service.pause()
     verdict = made.publish(orders=[2])
     assert set(verdict.held) == {ORDERS, CUSTOMERS} and verdict.held[ORDERS].startswith("PAUSED")
     assert made.numbers() == [1]
-    server.service.resume()
+    lake.service.resume()
     assert made.publish().passing == (CUSTOMERS, ORDERS)
     assert made.numbers() == [1, 2]
 
 
-def test_a_stopped_database_stops_and_is_never_started_by_us_r_07(made: HandPublished, server: EmulatorServer) -> None:
+def test_a_stopped_database_stops_and_is_never_started_by_us_r_07(made: HandPublished, lake: EmulatorServer) -> None:
     made.publish(orders=[1])
-    server.service.stop()
+    lake.service.stop()
     verdict = made.publish(orders=[2])
     assert set(verdict.stopped) == {ORDERS, CUSTOMERS} and verdict.stopped[ORDERS].startswith("TARGET_FAILED")
     assert "Never restart the target's database" in made.look()[ORDERS].way_out
-    assert server.service.database_status() == "Stopped" and made.numbers() == [1]
+    assert lake.service.database_status() == "Stopped" and made.numbers() == [1]
 
 
 def test_a_database_that_was_never_started_takes_its_first_files_f_42(
@@ -213,29 +200,29 @@ def test_a_database_that_was_never_started_takes_its_first_files_f_42(
 
 @pytest.mark.parametrize("kind", ["unavailable_before", "dropped_before"])
 def test_status_calls_that_do_not_answer_hold_and_recover_r_02(
-    kind: Kind, made: HandPublished, server: EmulatorServer
+    kind: Kind, made: HandPublished, lake: EmulatorServer
 ) -> None:
     """R-02, 6.2 row 17: an answer that comes at the second time is an answer; none at all holds, and nothing breaks."""
     made.publish(orders=[1])
-    server.faults.add(Fault(kind, "status", times=3))
+    lake.faults.add(Fault(kind, "status", times=3))
     assert made.codes()[ORDERS] == "OK"
-    server.faults.add(Fault(kind, "status", times=None))
+    lake.faults.add(Fault(kind, "status", times=None))
     verdict = made.publish(orders=[2])
     assert verdict.held[ORDERS].startswith("STATUS_UNKNOWN") and "UNREACHABLE" in verdict.held[ORDERS]
-    server.faults.clear()
+    lake.faults.clear()
     assert made.publish().passing == (CUSTOMERS, ORDERS)
     assert made.numbers() == [1, 2]
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(3600, 1), (0, 4)])
-def test_who_is_told_to_wait_does_not_look_again_r_04(server: EmulatorServer, seconds: float, calls: int) -> None:
+def test_who_is_told_to_wait_does_not_look_again_r_04(lake: EmulatorServer, seconds: float, calls: int) -> None:
     """R-04: a short wait is waited for within a call, as often as it may be repeated; a long one is no answer."""
-    server.faults.add(Fault("throttled", "status", times=None, seconds=seconds))
-    server.faults.reset_calls()
-    found = FabricTarget(zone_of(server)).statuses(FOLDERS)
+    lake.faults.add(Fault("throttled", "status", times=None, seconds=seconds))
+    lake.faults.reset_calls()
+    found = FabricTarget(zone_of(lake)).statuses(FOLDERS)
     assert {status.state for status in found.values()} == {TargetState.UNKNOWN}
     assert "TARGET_BUSY" in found[FOLDERS[0]].detail
-    assert server.faults.calls()["status"] == calls
+    assert lake.faults.calls()["status"] == calls
 
 
 class Scripted(FabricApi):
@@ -261,104 +248,104 @@ class Scripted(FabricApi):
     ],
 )
 def test_an_unknown_word_is_asked_about_once_more_r_02(
-    words: list[str], state: TargetState, server: EmulatorServer
+    words: list[str], state: TargetState, lake: EmulatorServer
 ) -> None:
-    found = FabricTarget(zone_of(server), Scripted(server, *words)).statuses(FOLDERS)
+    found = FabricTarget(zone_of(lake), Scripted(lake, *words)).statuses(FOLDERS)
     assert {status.state for status in found.values()} == {state}
 
 
 @pytest.mark.parametrize("kind", ["forbidden", "token_expired"])
 def test_a_login_that_may_not_ask_holds_and_is_told_the_way_out_r_03_r_08(
-    kind: Kind, made: HandPublished, server: EmulatorServer
+    kind: Kind, made: HandPublished, lake: EmulatorServer
 ) -> None:
     """R-03, R-08, 6.2 row 17: nothing is guessed of the target, no other part of the run fails over it."""
     made.publish(orders=[1])
-    server.faults.add(Fault(kind, "status", times=None))
-    server.faults.reset_calls()
+    lake.faults.add(Fault(kind, "status", times=None))
+    lake.faults.reset_calls()
     verdict = made.publish(orders=[2])
     assert set(verdict.held) == {ORDERS, CUSTOMERS} and made.numbers() == [1]
     assert verdict.held[ORDERS].startswith("STATUS_REFUSED") and "ACCESS_DENIED" in verdict.held[ORDERS]
-    assert server.faults.calls()["status"] == {"forbidden": 1, "token_expired": 2}[kind], "it is not asked for ever"
+    assert lake.faults.calls()["status"] == {"forbidden": 1, "token_expired": 2}[kind], "it is not asked for ever"
     finding = made.look()[ORDERS]
     assert "status 40" in str(finding.evidence["target"]) and "Contributor" in finding.way_out
-    server.faults.clear()
+    lake.faults.clear()
     assert made.publish().passing == (CUSTOMERS, ORDERS)
     assert made.numbers() == [1, 2]
 
 
-def test_a_name_that_may_not_be_looked_up_holds_too_r_08(server: EmulatorServer) -> None:
-    zone = replace(zone_of(server), workspace="emulator", item="mirror.MirroredDatabase")
-    server.faults.add(Fault("forbidden", "database"))
+def test_a_name_that_may_not_be_looked_up_holds_too_r_08(lake: EmulatorServer) -> None:
+    zone = replace(zone_of(lake), workspace="emulator", item="mirror.MirroredDatabase")
+    lake.faults.add(Fault("forbidden", "database"))
     target = FabricTarget(zone)
     assert {status.state for status in target.statuses(FOLDERS).values()} == {TargetState.REFUSED}
     assert {status.state for status in target.statuses(FOLDERS).values()} == {TargetState.RUNNING}
 
 
-def test_a_database_is_found_by_its_name_once(server: EmulatorServer) -> None:
-    zone = zone_of(server)
+def test_a_database_is_found_by_its_name_once(lake: EmulatorServer) -> None:
+    zone = zone_of(lake)
     target = FabricTarget(replace(zone, workspace="emulator", item="mirror.MirroredDatabase"))
     for _ in range(2):
         assert {status.state for status in target.statuses(FOLDERS).values()} == {TargetState.RUNNING}
-    assert server.faults.calls()["database"] == 2
+    assert lake.faults.calls()["database"] == 2
     lost = FabricTarget(replace(zone, workspace="emulator", item="x.MirroredDatabase"))
     assert {status.state for status in lost.statuses(FOLDERS).values()} == {TargetState.UNKNOWN}
 
 
-def test_a_reset_sees_the_table_go_and_come_back_by_status_f_75(made: HandPublished, server: EmulatorServer) -> None:
+def test_a_reset_sees_the_table_go_and_come_back_by_status_f_75(made: HandPublished, lake: EmulatorServer) -> None:
     made.publish(orders=[1])
-    watch = target_watch(made.mirror, zone_of(server))
+    watch = target_watch(made.mirror, zone_of(lake))
     assert isinstance(watch, FabricTarget)
     assert watch.sees(FOLDERS[0]) is False
-    server.poll()
+    lake.poll()
     assert watch.sees(FOLDERS[0]) is True
-    server.service.pause()
+    lake.service.pause()
     assert watch.sees(FOLDERS[0]) is None, "what a paused database lists may be old"
-    server.service.resume()
-    server.faults.add(Fault("unavailable_before", "status", times=None))
+    lake.service.resume()
+    lake.faults.add(Fault("unavailable_before", "status", times=None))
     assert watch.sees(FOLDERS[0]) is None
 
 
-def test_what_a_reset_looks_at_is_said_by_the_mirror_file(tmp_path: Path, server: EmulatorServer) -> None:
-    silent = HandPublished(tmp_path / "a", server, status="none")
-    assert isinstance(target_watch(silent.mirror, zone_of(server)), NoWatch)
+def test_what_a_reset_looks_at_is_said_by_the_mirror_file(tmp_path: Path, lake: EmulatorServer) -> None:
+    silent = HandPublished(tmp_path / "a", lake, status="none")
+    assert isinstance(target_watch(silent.mirror, zone_of(lake)), NoWatch)
     text = silent.file.read_text().replace("  connection: lake\n", "  connection: lake\n  tables: tables\n")
     silent.file.write_text(text)
-    assert isinstance(target_watch(load_mirror(silent.file), zone_of(server)), TablesFolder)
+    assert isinstance(target_watch(load_mirror(silent.file), zone_of(lake)), TablesFolder)
 
 
 # --- the clock of the service ---------------------------------------------------------------------------------
 
 
-def test_purging_and_the_last_file_raise_no_alarm_f_35_f_36(made: HandPublished, server: EmulatorServer) -> None:
+def test_purging_and_the_last_file_raise_no_alarm_f_35_f_36(made: HandPublished, lake: EmulatorServer) -> None:
     """F-35, F-36, I22: eight days later the processed files are gone, the last one stays, numbers go on."""
     for key in (1, 2, 3):
         made.publish(orders=[key])
-        server.poll()
+        lake.poll()
     assert made.numbers() == [1, 2, 3]
     made.grow_older(timedelta(days=8))
-    server.poll()
+    lake.poll()
     assert made.numbers() == [3], "the last one is kept"
     finding = made.look()[ORDERS]
     assert (finding.verdict, finding.applied, finding.backlog.files) == (Verdict.PASS, 2, 0)
     assert made.publish(orders=[4]).passing == (CUSTOMERS, ORDERS)
-    server.poll()
+    lake.poll()
     assert made.numbers() == [3, 4] and made.codes()[ORDERS] == "OK"
 
 
 def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
-    made: HandPublished, server: EmulatorServer
+    made: HandPublished, lake: EmulatorServer
 ) -> None:
     """F-76, R-07: stopped it is a stop; started from scratch it lacks what was purged, which no listing shows."""
     for key in (1, 2, 3):
         made.publish(orders=[key])
-        server.poll()
+        lake.poll()
     assert made.codes()[ORDERS] == "OK"
     made.grow_older(timedelta(days=8))
-    server.poll()
-    server.service.stop()
+    lake.poll()
+    lake.service.stop()
     assert made.codes()[ORDERS] == "TARGET_FAILED"
-    server.service.start()
-    server.poll()
+    lake.service.start()
+    lake.poll()
     finding = made.look()[ORDERS]
     assert (finding.verdict, finding.code) == (Verdict.STOP, "TARGET_RESTARTED")
     assert "0 rows" in finding.what and "3" in finding.what and "reload-table" in finding.way_out
@@ -372,11 +359,11 @@ def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
 
 
 def test_a_reset_over_the_wire_goes_by_the_status_and_begins_a_new_count_f_75(
-    made: HandPublished, server: EmulatorServer
+    made: HandPublished, lake: EmulatorServer
 ) -> None:
     """F-75, I12: gone and back are seen by status calls; the new generation's smaller count is no restart."""
     made.publish(orders=[1, 2, 3], customers=[1])
-    server.poll()
+    lake.poll()
     assert made.codes()[ORDERS] == "OK"
     made.batches[ORDERS] = [[1]]
     (table,) = (table for table in made.mirror.tables if table.source == ORDERS)
@@ -394,22 +381,22 @@ def test_a_reset_over_the_wire_goes_by_the_status_and_begins_a_new_count_f_75(
         if outcome.is_over:
             break
         assert CUSTOMERS in made.publish(customers=[2]).passing
-        server.poll()
+        lake.poll()
     assert outcome.is_over and any("gone" in what for what in waits) and any("again" in what for what in waits)
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"} and made.numbers() == [1]
     assert made.table().row.generation == 2
 
 
 def test_a_reset_waits_for_a_folder_in_use_and_publishes_nothing_into_what_is_left_f_73(
-    made: HandPublished, server: EmulatorServer
+    made: HandPublished, lake: EmulatorServer
 ) -> None:
     """F-73: the next run deletes it; until then it is the table still, and the others go on."""
     made.publish(orders=[1, 2, 3], customers=[1])
-    server.poll()
+    lake.poll()
     (table,) = (table for table in made.mirror.tables if table.source == ORDERS)
     resets = ResetLedger(made.ledger, "shop")
     assert resets.request_reload(declaration(table), Reason("Ada", "ticket 4711"))
-    server.faults.add(Fault("in_use", "delete", path="*/dbo.schema/orders"))
+    lake.faults.add(Fault("in_use", "delete", path="*/dbo.schema/orders"))
     outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
     assert (outcome.stage, outcome.is_over) == (
         ResetStage.REQUESTED,
@@ -422,16 +409,16 @@ def test_a_reset_waits_for_a_folder_in_use_and_publishes_nothing_into_what_is_le
     assert outcome.stage is ResetStage.FOLDER_DELETED and made.numbers() == []
 
 
-def test_a_backlog_holds_its_table_and_the_kept_file_is_none_f_35(tmp_path: Path, server: EmulatorServer) -> None:
+def test_a_backlog_holds_its_table_and_the_kept_file_is_none_f_35(tmp_path: Path, lake: EmulatorServer) -> None:
     """F-35, I18, I24: one file per poll is applied; the last one stays and counts for nothing."""
-    made = HandPublished(tmp_path / "shop", server, max_files=2)
+    made = HandPublished(tmp_path / "shop", lake, max_files=2)
     for key in (1, 2, 3):
         made.publish(orders=[key])
     verdict = made.publish(orders=[4], customers=[1])
     assert verdict.held[ORDERS].startswith("BACKLOG") and verdict.passing == (CUSTOMERS,)
     backlogs = []
     for _ in range(4):
-        server.poll()
+        lake.poll()
         finding = made.look()[ORDERS]
         backlogs.append((finding.backlog.files, finding.code))
     assert backlogs[-1] == (0, "OK") and made.numbers() == [1, 2, 3]

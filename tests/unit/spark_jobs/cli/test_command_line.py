@@ -52,11 +52,6 @@ ROOT = Path(__file__).resolve().parents[4]
 LOW = "0000000A:01:1"
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
-
-
 def status_of_mirror(made: HandMadeMirror) -> MirrorView:
     return view_mirror(made.mirror, made.ledger, datetime.now(UTC), findings={})
 

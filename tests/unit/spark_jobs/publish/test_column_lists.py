@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -28,11 +27,6 @@ from tests.noted_facts import facts_about
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
 LOW = "0000000A:01:1"
 NOW = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> HandMadeMirror:
-    return HandMadeMirror(tmp_path)
 
 
 def prepared(

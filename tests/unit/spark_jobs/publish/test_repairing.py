@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from fabric_emulator import Settings
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.target import open_target
 from open_mirroring.fault_points import FAULT_POINTS
-from open_mirroring.landing_zone import opening
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.protocols.publishing import Intent, StagedFile, Work
-from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs import repairs as job
 from spark_jobs.cli.command_line import main
 from spark_jobs.publish.driver import StagedWork
 from spark_jobs.repairs import repair_number, stage_again
 from tests.hand_published import CUSTOMERS, ORDERS, HandMadeWork, HandPublished
-from tests.onelake import CLIENTS, connection_variable, emulator
 
 ASKED = Reason("Ada Lovelace", "ticket 4711")
 REPAIR_POINTS = [point for point in FAULT_POINTS if point.startswith("repair.")]
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatorServer]:
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
-    with emulator(tmp_path / "lake", clients=CLIENTS, settings=Settings(files_per_poll=1)) as server:
-        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-        yield server
-    opening._onelake_store.cache_clear()
-    open_target.cache_clear()
 
 
 @pytest.fixture
@@ -234,13 +218,13 @@ def test_a_folder_made_anew_meanwhile_gets_no_old_number_i_12(
 
 
 @pytest.mark.parametrize("kind", ["dropped_after", "dropped_before"])
-def test_a_rename_of_which_nobody_told_is_looked_after_o_08(kind: Any, tmp_path: Path, server: EmulatorServer) -> None:
+def test_a_rename_of_which_nobody_told_is_looked_after_o_08(kind: Any, tmp_path: Path, lake: EmulatorServer) -> None:
     """O-08: done or not done, the same command ends it."""
-    made = HandPublished(tmp_path / "shop", server)
+    made = HandPublished(tmp_path / "shop", lake)
     for keys in ([1], [], [3]):
         made.publish(orders=keys)
     made.path(2).unlink()
-    server.faults.add(Fault(kind, "rename"))
+    lake.faults.add(Fault(kind, "rename"))
     try:
         repair(made, 2)
     except TransientError as error:
