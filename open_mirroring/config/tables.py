@@ -360,6 +360,14 @@ def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
     return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
 
 
+def _refuse_unread(hashed: tuple[str, ...], columns: tuple[str, ...] | ColumnSelection | None) -> None:
+    """Refuse a name under `hash` that a list of columns leaves out: the one that is meant would land in clear."""
+    chosen, named = _chosen(columns), plain_names(hashed)
+    if chosen.listed is not None and (unread := {*named}.difference(chosen.of(named))):
+        what = f"`hash` names the column {min(unread)!r}, which `columns` does not list"
+        raise names.unfit(what, "correct the name, or leave it out of `hash`")
+
+
 def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
     """Why a key column cannot be hashed, and the fix; None if none is hashed."""
     of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
@@ -579,6 +587,7 @@ class Table(Section):
     @classmethod
     def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names.check_distinct(hash)
+        _refuse_unread(hash, info.data.get("columns"))
         if refused := hashed_key(info.data.get("key", ()), hash):
             raise names.unfit(*refused)
         hashed = ColumnChoice(hashed=hash)
@@ -726,6 +735,12 @@ class TablePattern(Section):
             raise names.unfit(what, "write {table} in place of the table's name")
         names.check_target(target.replace("{schema}", "schema").replace("{table}", "table"))
         return target
+
+    @field_validator("hash")
+    @classmethod
+    def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        _refuse_unread(hash, info.data.get("columns"))
+        return hash
 
     @field_validator("initial_load", "prove")
     @classmethod
