@@ -112,12 +112,6 @@ def test_the_target_is_asked_with_the_schedulers_own_connection(
     open_target.cache_clear()
 
 
-def test_only_the_tables_of_the_run_are_asked_about(mirror_with: Callable[..., Path]) -> None:
-    file = mirror_with(customers=LOAD)
-    assert _ask(file, CUSTOMERS)["passing"] == []
-    assert _ask(file, ORDERS) == PASSING
-
-
 @pytest.mark.parametrize(
     ("event", "settled"),
     [

@@ -105,12 +105,6 @@ def test_a_stopped_table_makes_the_run_red_after_the_others_were_published(home:
     assert fake_spark.calls[-1]["argv"][-1:] == ["--tables=dbo.customers"]
 
 
-def test_when_publishing_stops_a_table_only_the_leaf_is_red(home: Path, fake_spark: Any) -> None:
-    report = {"job": "publish_changes", "files": {}, "stopped": {"dbo.orders": "PARTIAL_ROWS: x"}}
-    fake_spark.answers(3, json.dumps(report), only="publish_changes")
-    assert _run("replicate") == ("failed", GREEN | {"reconcile": "failed"})
-
-
 def _lose(home: Path, **values: Any) -> None:
     """An open dead letter in the ledger of the mirror, which an earlier run left."""
     ledger = open_ledger(f"sqlite:///{home}/ledger.db")
@@ -146,13 +140,6 @@ def test_letters_about_a_table_that_is_not_mirrored_leave_the_run_green_g_20(hom
 def test_the_deep_check_fails_for_losses_g_20(home: Path, fake_spark: Any) -> None:
     fake_spark.answers(6, json.dumps({"job": "reconcile_sequence", "losses": {"dbo.orders": "DEAD_LETTERS_OPEN: 1"}}))
     assert _run("reconcile") == ("failed", {"deep_check": "failed"})
-
-
-def test_a_run_with_a_date_that_is_to_read_again_names_its_interval(home: Path, fake_spark: Any) -> None:
-    assert _run("replicate", reread=True) == ("success", GREEN)
-    options = fake_spark.calls[0]["argv"][-5:]
-    assert options[::2] == ["--from", "--to", "--reread"]
-    assert datetime.fromisoformat(options[3]) - datetime.fromisoformat(options[1]) == timedelta(hours=1)
 
 
 def test_the_gate_ends_green_on_hold_publish_is_skipped_and_extraction_went_on(

@@ -85,19 +85,10 @@ def test_the_footer_is_one_json_object_of_stable_names(path: Path) -> None:
     """I9: files outlive versions; *first_number* is the publication's, for a file's own number is its name."""
     written = write_data_file(path, rows(2), SCHEMA, FOOTER)
     assert json.loads(pq.read_metadata(path).metadata[FOOTER_KEY]) == {
-        "mirror": "shop",
-        "table_id": "6f1c",
-        "generation": 2,
-        "first_number": 7,
-        "batch_from": 11,
-        "batch_to": 13,
-        "kind": "changes",
-        "first_position": "0001:0002:0",
-        "last_position": "0001:0009:1",
-        "rows": 2,
-        "digest": written.digest,
-        "standing": "",
-    }
+        "mirror": "shop", "table_id": "6f1c", "generation": 2, "first_number": 7, "batch_from": 11, "batch_to": 13,
+        "kind": "changes", "first_position": "0001:0002:0", "last_position": "0001:0009:1", "rows": 2,
+        "digest": written.digest, "standing": "",
+    }  # fmt: skip
 
 
 def test_pieces_become_row_groups_and_the_same_digest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

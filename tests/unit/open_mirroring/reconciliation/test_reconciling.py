@@ -333,15 +333,9 @@ def test_the_ledgers_own_stop_comes_first_and_everything_else_is_named() -> None
     finding = reconcile(worst)
     assert (finding.verdict, finding.code, finding.what) == (Verdict.STOP, "CONFLICT", worst.state.stop_what)
     assert finding.evidence["also"] == [
-        "INCARNATION_CHANGED",
-        "METADATA_CHANGED",
-        "FOREIGN_ITEM",
-        "LEDGER_BEHIND",
-        "CONTENT_CHANGED",
-        "FILE_MISSING",
-        "TARGET_FAILED",
-        "LOAD_PENDING",
-    ]
+        "INCARNATION_CHANGED", "METADATA_CHANGED", "FOREIGN_ITEM", "LEDGER_BEHIND", "CONTENT_CHANGED", "FILE_MISSING",
+        "TARGET_FAILED", "LOAD_PENDING",
+    ]  # fmt: skip
 
 
 def test_a_pending_load_holds_after_everything_else() -> None:
@@ -455,25 +449,20 @@ def test_a_listing_is_split_by_where_files_are_on_their_way() -> None:
     """F-05, F-36: both places of the processed folders; other tables and other underscore names left out."""
     n = file_name
     paths = {
-        f"dbo.schema/t/{n(4)}": (n(4), F),
-        f"dbo.schema/t/_ProcessedFiles/{n(3)}": (n(3), P),
-        f"dbo.schema/t/_FilesReadyToDelete/{n(2)}": (n(2), R),
-        f"_ProcessedFiles/dbo.schema/t/{n(1)}": (n(1), P),
+        f"dbo.schema/t/{n(4)}": (n(4), F), f"dbo.schema/t/_ProcessedFiles/{n(3)}": (n(3), P),
+        f"dbo.schema/t/_FilesReadyToDelete/{n(2)}": (n(2), R), f"_ProcessedFiles/dbo.schema/t/{n(1)}": (n(1), P),
         f"_FilesReadyToDelete/dbo.schema/t/deeper/{n(7)}": (n(7), R),
         "dbo.schema/t/_stage-3/5.abc": ("5.abc", FileStage.STAGING),
         "dbo.schema/t/notes.txt": ("notes.txt", FileStage.FOREIGN),
         f"dbo.schema/t/{n(1)[:-8]}.csv": (f"{n(1)[:-8]}.csv", FileStage.FOREIGN),
         f"dbo.schema/t/{'0' * 20}.parquet": (f"{'0' * 20}.parquet", FileStage.FOREIGN),
         f"dbo.schema/t/sub/{n(9)}": (f"sub/{n(9)}", FileStage.FOREIGN),
-        "dbo.schema/t/_stage-2/5.abc": None,
-        "dbo.schema/t/_metadata.json": None,
+        "dbo.schema/t/_stage-2/5.abc": None, "dbo.schema/t/_metadata.json": None,
         "dbo.schema/t/_incarnation.json": None,
         "dbo.schema/t/_FilesReadyToDelete/_FilesReadyToDeleteInfo.json": None,
-        "dbo.schema/t/_ProcessedFiles/something.else": None,
-        f"dbo.schema/t2/{n(1)}": None,
-        f"dbo.schema/{n(1)}": None,
+        "dbo.schema/t/_ProcessedFiles/something.else": None, f"dbo.schema/t2/{n(1)}": None, f"dbo.schema/{n(1)}": None,
         f"_ProcessedFiles/dbo.schema/t2/{n(1)}": None,
-    }
+    }  # fmt: skip
     items = split_listing("dbo.schema/t", (ObjectInfo(path, 7, f"e {path}") for path in paths), generation=3)
     found = {found.etag.removeprefix("e "): (found.name, found.stage) for found in items}
     assert found == {path: want for path, want in paths.items() if want}

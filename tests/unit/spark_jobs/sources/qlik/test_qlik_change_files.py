@@ -304,20 +304,15 @@ def test_parquet_values_become_their_exact_texts(tmp_path: Path) -> None:
         "id": ("INT8", pa.int64(), -(2**63), str(-(2**63))),
         "price": ("NUMERIC", pa.decimal128(18, 15), Decimal("0.000000000000001"), "0.000000000000001"),
         "f": ("REAL8", pa.float64(), 0.1 + 0.2, "0.30000000000000004"),
-        "r": ("REAL4", pa.float32(), 0.1, "0.1"),
-        "b": ("BOOLEAN", pa.bool_(), True, "1"),
+        "r": ("REAL4", pa.float32(), 0.1, "0.1"), "b": ("BOOLEAN", pa.bool_(), True, "1"),
         "d": ("DATE", pa.date32(), date(1, 1, 1), "0001-01-01"),
-        "at": (
-            "DATETIME",
-            pa.timestamp("us"),
-            datetime(9999, 12, 31, 23, 59, 59, 999999),
-            "9999-12-31 23:59:59.999999",
-        ),
+        "at": ("DATETIME", pa.timestamp("us"), datetime(9999, 12, 31, 23, 59, 59, 999999),
+         "9999-12-31 23:59:59.999999"),
         "ns": ("DATETIME", pa.timestamp("ns", "UTC"), 1_700_000_000_123_456_700, "2023-11-14 22:13:20.1234567"),
         "t": ("TIME", pa.time64("us"), time(1, 2, 3, 4), "01:02:03.000004"),
         "raw": ("BLOB", pa.large_binary(), b"\xff", "0xff"),
         "text": ("WSTRING", pa.dictionary(pa.int32(), pa.string()), "ü", "ü"),
-    }
+    }  # fmt: skip
     schema = pa.schema(
         [("header__change_seq", pa.string()), ("header__change_oper", pa.string())]
         + [(name, kind) for name, (_, kind, _, _) in typed.items()]

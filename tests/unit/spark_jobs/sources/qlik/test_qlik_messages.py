@@ -273,12 +273,6 @@ def test_announced_structures_are_known_to_later_batches_k10() -> None:
         assert decode(first, schemas=announced).schemas == [], "known already"
 
 
-def test_metadata_counts_for_messages_before_it_in_the_same_batch_k05() -> None:
-    decoded = decode(dt(number=1), dt(number=2), md(), dt(number=3))
-    assert decoded.counts == Dispositions(4, 3, 0, 1, 0, 0)
-    assert [row.place for row in decoded.rows] == [0, 1, 3]
-
-
 @pytest.mark.parametrize(("data", "announcement"), [(dt(), md()), (avro_dt(), avro_md())])
 def test_a_message_waits_for_its_metadata_and_loses_nothing_k05(data: bytes, announcement: bytes) -> None:
     waiting = decode(data, data)
@@ -357,20 +351,6 @@ def test_without_an_id_absent_columns_must_be_those_outside_the_column_mask_k23_
     for mask in (None, "0F", "0003"):
         waiting = only(decode(md(), dt("UPDATE", part, schema_id=None, columnMask=mask), topics=OF_ORDERS))
         assert waiting.kind == "fragment", "another version of the table may have just these columns"
-
-
-def test_the_document_of_a_structure_gives_it_back_k10() -> None:
-    schema = decode(md(avro=avro_schema())).schemas[0]
-    again = decode(schemas=[schema._replace(topic="x")]).schemas
-    assert again == []
-    assert json.loads(schema.document)["tableStructure"]["tableColumns"]["price"] == {
-        "ordinal": 3,
-        "type": "NUMERIC",
-        "length": 0,
-        "precision": 8,
-        "scale": 2,
-        "primaryKeyPosition": 0,
-    }
 
 
 @pytest.mark.parametrize("document", ["", "[]", "{}", '{"type":"string"}', '{"tableStructure":{}}'])
@@ -495,13 +475,6 @@ def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13(early: b
     decoded = decode(*messages, tables=[table])
     assert decoded.counts == Dispositions(2, 0, 0, 1, 0, 1)
     assert [row.code for row in decoded.rows] == ["TABLE_NAME_DIFFERS"]
-
-
-def test_tables_that_are_not_mirrored_are_ignored_k15() -> None:
-    decoded = decode(md(table="unknown"), dt(), avro_md(), avro_dt(), tables=[OTHER])
-    assert decoded.counts == Dispositions(4, 0, 0, 2, 2, 0)
-    assert len(decoded.schemas) == 2, "their structures are kept: messages that follow them must not wait"
-    assert decode(dt(), tables=[OTHER], topics={"cdc": "dbo.orders"}).counts.ignored == 1
 
 
 def test_only_allowed_columns_leave_and_the_key_always_does_g12() -> None:
