@@ -210,6 +210,26 @@ def test_a_column_that_differs_in_case_only_is_the_same_one_g67(made: HandMadeMi
     assert (found.gone, found.unverified) == ({}, {})
 
 
+def test_another_spelling_than_that_of_the_files_has_the_table_built_again_g67(made: HandMadeMirror) -> None:
+    columns = [["order_id", "int32"], ["name", "string"], ["price", "decimal(8,2)"]]
+    made.set_table("dbo.orders", columns=json.dumps(columns), published_batch=1)
+    found = prepared(made, (ALL, True), ([*ALL[:2], ["PRICE", "decimal(8,2)", 2]], True))
+    assert isinstance(found, PlanStop)
+    assert (found.code, found.at) == ("COLUMN_RENAMED", "000000:00000001:1:1")
+
+
+SWAPPED = [ALL[0], ["price", "decimal(8,2)", 1], ["name", "nvarchar(50)", 2]]
+
+
+@pytest.mark.parametrize(("orders", "moved"), [((ALL, SWAPPED), ["name"]), ((ALL, SWAPPED, ALL), [])])
+def test_a_column_that_moved_behind_others_was_added_again_g07(
+    made: HandMadeMirror, orders: tuple[list[list[Any]], ...], moved: list[str]
+) -> None:
+    """Lists that alternate show nothing."""
+    found = prepared(made, *((one, True) for one in orders))
+    assert isinstance(found, Prepared) and list(found.unverified) == moved
+
+
 def test_a_column_that_lands_as_the_mirror_file_says_may_have_been_renamed_g60_g110(made: HandMadeMirror) -> None:
     """Its new name lands as the source's type, which is the same as before."""
     found = prepared(made, (ALL, True), ([*ALL[:2], ["cost", "decimal(8,2)", 2]], True), types={"price": "string"})
