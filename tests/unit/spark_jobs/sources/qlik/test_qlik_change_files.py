@@ -179,6 +179,15 @@ def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
     assert row.structure.table == TABLE
 
 
+def test_t62_suffixes_are_read_in_any_case(tmp_path: Path) -> None:
+    """Some targets change the case of what they write; passed over, the table would stay empty without a word."""
+    name = put(tmp_path, GOOD, None, "1.CSV", folder=f"{TABLE}__CT")
+    (tmp_path / f"{TABLE}__CT" / "1.DFM").write_bytes(dfm("1.csv", targetTable="items__CT"))
+    assert ChangeFiles(tmp_path).find(None, {}) == Found([BoundRange(name, 0, len(GOOD))], [])
+    (found,) = rows_of(tmp_path, name)
+    assert isinstance(found, ChangeRow) and found.structure.table == TABLE
+
+
 @pytest.mark.parametrize(
     ("folder", "data", "table", "words"),
     [
