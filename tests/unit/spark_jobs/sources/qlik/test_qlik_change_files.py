@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -375,6 +376,19 @@ def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
     assert last.damage.raw == content
     letter = decoder().decode([last]).rows[0]
     assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", code, TABLE, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1.csv.gz", gzip.compress(GOOD, mtime=0)[:-9]), ("1.csv.gz", b"no gzip at all"), ("1.csv", b""),
+        ("1.parquet", b"PAR1 nothing PAR1"), ("1.json", b'{"id": 1'), ("1.json", b"[1]"),
+    ],
+)  # fmt: skip
+def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes) -> None:
+    _, last = damage_of(tmp_path, content, dfm(name), name)
+    assert last.damage.code in ("FILE_DAMAGED", "FILE_INCOMPLETE")
+    assert last.damage.origin == f"{FOLDER}/{name}"
 
 
 def test_a_disk_that_fails_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -477,6 +477,13 @@ def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13(early: b
     assert [row.code for row in decoded.rows] == ["TABLE_NAME_DIFFERS"]
 
 
+def test_structures_of_tables_that_are_not_mirrored_are_kept_k15() -> None:
+    """Messages that follow them must not wait."""
+    decoded = decode(md(table="unknown"), dt(), avro_md(), avro_dt(), tables=[OTHER])
+    assert (decoded.counts, len(decoded.schemas)) == (Dispositions(4, 0, 0, 2, 2, 0), 2)
+    assert decode(dt(), tables=[OTHER], topics={"cdc": "dbo.orders"}).counts.ignored == 1
+
+
 def test_only_allowed_columns_leave_and_the_key_always_does_g12() -> None:
     table = MirroredTable("dbo.orders", ("id",), ColumnChoice(("price",)))
     row = only(decode(md(), dt(), tables=[table]))
