@@ -49,7 +49,7 @@ class ColumnNote(NamedTuple):
         kind: what it says.
         column: a name; of a taken column it may be a pattern, and where all rows are meant it says why.
         since: the place since which it holds; of a decision and a former column that up to which it does.
-        batch: what was published by then.
+        batch: what was published by then; of a former column its step, as one is read after the other.
         at: when it was noted.
         now: the new name of a renamed column.
         verified: source and target were compared since.
