@@ -121,6 +121,10 @@ bench: ## all pairs below in turns, which write benchmarks/RESULTS.md (about 40 
 	@for source in ces-files ces-kafka ces-capture qlik-kafka-json qlik-kafka-avro qlik-files qlik-jdbc; do \
 		$(MAKE) bench-extract SOURCE=$$source || exit 1; done
 
+.PHONY: bench-check
+bench-check: ## the same pairs, nothing written: fails where a ratio is 10 % below the recorded one; ROUNDS=3 makes it quicker
+	@BENCH_CHECK=1 $(MAKE) bench
+
 .PHONY: bench-load
 bench-load: setup ## an initial load from PostgreSQL next to ADBC that writes Parquet, and next to COPY; ROWS=4000000
 	$(RUN) benchmarks/loads.py --rows $(ROWS) $(TURNS)
@@ -140,6 +144,10 @@ bench-publish: setup ## changes into the landing zone next to DuckDB; CHANGES=10
 .PHONY: bench-tables
 bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables next to 10; ARGS="--tables 500"
 	$(RUN) benchmarks/many_tables.py $(ARGS)
+
+.PHONY: bench-growth
+bench-growth: setup ## how costs grow: 1 to 100 million rows, thousands of batches and of tables; writes benchmarks/RESULTS.md
+	$(RUN) benchmarks/growth.py $(ARGS)
 
 .PHONY: bench-small
 bench-small: setup ## seconds of a tick over 100 events, one with nothing new, and status; writes benchmarks/RESULTS.md
@@ -231,7 +239,7 @@ prerequisites: ## look for Python and Java, and say how to get what is missing
 $(VENV)/.installed: requirements.lock pyproject.toml testing/pyproject.toml
 	@.ci/prerequisites "$(PYTHON)" lint
 	@$(MAKE) uv
-	@echo "environment: $(VENV) with $(PYTHON), from requirements.lock (minutes the first time: 1.2 GB)"
+	@echo "environment: $(VENV) with $(PYTHON), from requirements.lock (minutes the first time: 2 GB)"
 	@test -x $(RUN) || $(UV) venv --quiet --python "$(PYTHON)" $(VENV)
 	@$(UV) pip sync --quiet --compile-bytecode --python $(RUN) --require-hashes requirements.lock
 	@$(UV) pip install --quiet --python $(RUN) --no-deps --no-build-isolation --editable . --editable testing

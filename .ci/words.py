@@ -39,6 +39,7 @@ WORDS = {
     r"\bis like this\b": "matches",
     r"\btakes (?:inserts|columns|messages)\b": "reads, accepts, includes",
     r"\b(?:brings|brought)\b": "contains, adds",
+    r"\blook(?:s|ed)? after\b": "check",
 }
 """What a text does not say, and what it says instead: the table of words of the house."""
 

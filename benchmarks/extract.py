@@ -179,7 +179,7 @@ def _topic(
     return Source(described, slices, readers, sum(part.end for part in slices))
 
 
-def job(source: Source, start_above: str) -> list[str]:
+def job(source: Source, start_above: str | int) -> list[str]:
     """The command that extracts a source into a fresh ledger and change log; what comes first is read.
 
     Work above *start_above* starts Spark.
@@ -191,7 +191,7 @@ def job(source: Source, start_above: str) -> list[str]:
     return _extraction(work, source.described, start_above)
 
 
-def _extraction(work: Path, described: Mapping[str, Any], start_above: str) -> list[str]:
+def _extraction(work: Path, described: Mapping[str, Any], start_above: str | int) -> list[str]:
     file = write_mirror(work, described, shop_tables(), spark={"start_above": start_above})
     return [sys.executable, str(CHECKOUT / "spark_jobs" / "extract_changes.py"), str(file)]
 
@@ -212,7 +212,7 @@ def main() -> None:
     with ExitStack() as stack:
         source = SOURCES[given.source](given.events, Servers(stack))
         programs = {f"`extract_changes`, {given.source}": Program(partial(job, source, "256m"), _read)}
-        programs["… without Spark"] = Program(partial(job, source, "99g"), _read)
+        programs["… by Spark"] = Program(partial(job, source, 0), _read)
         for name, read in source.readers.items():
             programs[name] = Program(partial(plain.program, read, source.parts))
         kind = (SOURCES[given.source].__doc__ or "").rstrip(".")

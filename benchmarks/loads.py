@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -60,6 +61,12 @@ def copy(dsn: str) -> int:
 _OTHERS = {"adbc": adbc, "copy": copy}
 
 
+def filled(server: Any, rows: int) -> None:
+    """Make the table of so many rows."""
+    fill = f"INSERT INTO shop.orders {_ROWS.format(rows=rows)}"
+    server.execute("CREATE SCHEMA shop", f"CREATE TABLE shop.orders ({_COLUMNS})", fill, "VACUUM ANALYZE")
+
+
 def job() -> Sequence[str]:
     """The command of a load into a fresh mirror."""
     shutil.rmtree(_WORK, ignore_errors=True)
@@ -88,8 +95,7 @@ def main() -> None:
     from tests.postgres import running_postgres
 
     with running_postgres() as server:
-        fill = f"INSERT INTO shop.orders {_ROWS.format(rows=given.rows)}"
-        server.execute("CREATE SCHEMA shop", f"CREATE TABLE shop.orders ({_COLUMNS})", fill, "VACUUM ANALYZE")
+        filled(server, given.rows)
         dsn = connect("shop", server)
         others = {
             label: Program(lambda name=name: [sys.executable, __file__, "--other", name, dsn])  # type: ignore[misc]

@@ -1,13 +1,15 @@
 """Runs programs in turns, each a complete process, and writes what they cost into RESULTS.md.
 
 A figure that counts is a ratio: of each round the other program's cost over ours, their median, lowest and highest.
+With ``BENCH_CHECK=1`` nothing is written: each ratio is compared with the recorded one, and what fell is named.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +18,9 @@ from benchmarks.measure import BUSY, Cost, whole
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
+_CHECKS = bool(os.environ.get("BENCH_CHECK"))
+_FELL = 0.9
+"""A ratio below this share of the recorded one is worth a look."""
 
 
 def last_number(output: str) -> int:
@@ -83,16 +88,43 @@ def write(name: str, what: str, lines: Sequence[str], costs: Sequence[Cost], rou
     others = max(cost.others for cost in costs)
     busy = " (busy: judge by CPU)" if others > BUSY else ""
     conditions = f"{what}. {rounds} rounds; others used at most {others:.0%} of the machine{busy}; {_commit()}."
-    write_results(name, "\n".join([conditions, "", *lines]))
     print("\n".join([conditions, *lines]))
+    write_results(name, "\n".join([conditions, "", *lines]))
+    if _CHECKS and (found := list(_fallen(lines, _recorded(name).splitlines()))):
+        raise SystemExit("\n".join([f"{name} fell by more than {1 - _FELL:.0%} against RESULTS.md:", *found]))
+
+
+def _fallen(lines: Sequence[str], recorded: Sequence[str]) -> Iterator[str]:
+    """The programs of both tables beside which ours is slower than recorded, by time and by CPU."""
+    before = dict(_ratios(recorded))
+    for label, ratios in _ratios(lines):
+        for kind, now, then in zip(("time", "CPU"), ratios, before.get(label, ratios), strict=True):
+            if now < _FELL * then:
+                yield f"- {kind} of {label} over ours: {now:.2f}, recorded {then:.2f}"
+
+
+def _ratios(lines: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+    for line in lines:
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if cells and cells[-1][:1].isdigit():
+            yield cells[0], [float(cell.split()[0]) for cell in cells[-2:]]
+
+
+def _marks(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def _recorded(name: str) -> str:
+    begin, end = _marks(name)
+    return RESULTS.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
 
 
 def write_results(name: str, table: str) -> None:
     """Put a table into RESULTS.md, between the marks with its name."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    begin, end = _marks(name)
     before, found, rest = RESULTS.read_text(encoding="utf-8").partition(begin)
-    if not found:
-        return  # of other sizes: printed alone
+    if _CHECKS or not found:
+        return  # the figures of other sizes have no marks: they are only printed
     RESULTS.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.many_tables import events_of
+from benchmarks.many_tables import event_of
 from benchmarks.pairs import write_results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,18 +30,19 @@ _LINE = "import sys; from spark_jobs.cli.command_line import main; sys.exit(main
 
 
 class Mirror:
-    """A mirror of five tables that has run once.
+    """A mirror that has run once.
 
     Args:
         home: its folder.
         checkout: whose product runs it.
         settings: further lines of its file.
+        tables: how many it has; later changes are of the first five.
     """
 
-    def __init__(self, home: Path, checkout: Path, settings: str = "") -> None:
+    def __init__(self, home: Path, checkout: Path = ROOT, settings: str = "", tables: int = TABLES) -> None:
         self._home, self._checkout = home, checkout
         (home / "source").mkdir(parents=True)
-        self.deliver("first", 0, TABLES)
+        (home / "source" / "first.jsonl").write_text("".join(map(event_of, range(tables))), encoding="utf-8")
         self.file = home / "mirrors" / "small.yaml"
         source = "format: sqlserver-ces, transport: files, path: source, layout: bare"
         self.timed("init", str(self.file), "--source", source)
@@ -52,13 +53,13 @@ class Mirror:
         """Inserts into the tables in turns, under keys of the round's own."""
         lines = []
         for at in range(events):
-            (line,) = events_of(at % TABLES + 1).splitlines()[at % TABLES :]
+            line = event_of(at % TABLES)
             key, place = f"{round_ * 1000 + at + 1}", f"{(round_ + 1) * 100_000 + at:020d}"
             line = line.replace(r"\\\"id\\\": \\\"1\\\"", rf"\\\"id\\\": \\\"{key}\\\"")
             line = re.sub(r"(:0000002C000000100001:)\d{20}", rf"\g<1>{place}", line)
             line = line.replace(r"\"value\": \"1\"", rf"\"value\": \"{key}\"")
             lines.append(re.sub(r'"id": "[0-9a-f]{8}-', f'"id": "{(round_ + 1) * 1000 + at:08x}-', line, count=1))
-        (self._home / "source" / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (self._home / "source" / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
 
     def timed(self, *command: str) -> float:
         """Seconds of a command, which has to end well."""

@@ -212,9 +212,10 @@ _TABLE = (
         "A column is missing and a new one is there: it may have been renamed.",
         "look at the source. If the column was dropped, run `open-mirroring accept-schema FILE --table TABLE --dropped "
         "COLUMN --why WHY`, and the "
-        "table goes on. If it was renamed, use `--renamed OLD=NEW`, and the table is built from scratch. The setting "
-        "`on_possible_rename: dropped` answers for all columns. If `columns` does not list the new name, list it, "
-        f"and {RESET} with a new initial load", Trait.FOLLOWED, Trait.EXPLAINED,
+        "table goes on. If it was renamed, use `--renamed OLD=NEW`, and the table is built from scratch. If `columns` "
+        f"leaves the new name out, its values were not logged: add it to `columns`, and {RESET} with a new initial "
+        "load. To treat every such column as dropped, set `on_possible_rename: dropped`",
+        Trait.FOLLOWED, Trait.EXPLAINED,
         never="guess: if a renamed column counts as dropped, its values stay under the old name"),
     _reset("COLUMN_RENAMED",
         "A column was renamed at the source. Rows that have not changed since then have it under the old name.",
@@ -243,10 +244,10 @@ _TABLE = (
         f"or the source or export, and {RESET}. A type that loses digits in the target, such as datetime2(7), cannot "
         "be a key"),
     _code("KEY_DIFFERS", (Kind.LETTER, Kind.ERROR, Kind.NOTE), Lift.LETTER,
-        "The source announces another key than the mirror file names: two rows could become one.",
-        "name all columns of the announced key as `key` in the mirror file. Reset the table if it was published with "
-        "a load. If your key is unique nevertheless, set `key_is_unique: true`, replay the dead letters and resume the "
-        "table",
+        "The key at the source differs from `key` in the mirror file: two rows could become one.",
+        "set `key` in the mirror file to all columns of the source's key. If the table began with an initial load, "
+        "reset it. If your key is unique all the same, set `key_is_unique: true`, replay the dead letters and resume "
+        "the table",
         never="set `key_is_unique` without checking: two rows would become one"),
     Code("KEY_UNKNOWN", _STOP, Lift.RESET,
         "A change could not be assigned to a row. Which row lacks it is unknown.",
@@ -271,9 +272,9 @@ _TABLE = (
         f"{_LIFT}: the recovered changes take their place in the order"),
     Code("PARTIAL_ROWS", _STOP, Lift.RESUME,
         "Updates contain only the changed columns, but the target needs complete rows.",
-        "set @include_all_columns = 1 for the table at the source and reset it. If its updates contain complete rows, "
-        "set `full_rows: true` instead. If the log contains its rows from their insert or load on, set "
-        f"`complete_rows: true`. Then {_LIFT}",
+        f"set @include_all_columns = 1 for the table at the source, and {RESET}. Or change the mirror file: set "
+        "`full_rows: true` if its updates contain complete rows, or `complete_rows: true` if the log contains each row "
+        f"from its insert or its load on. Then {_LIFT}",
         why_load="its updates contain only the changed columns",
         traits=frozenset({Trait.BEFORE_A_LOAD, Trait.EXPLAINED}),
         never="set `full_rows: true` unless you know it: NULL would replace values"),
@@ -283,9 +284,10 @@ _TABLE = (
         f"@include_all_columns = 1 for the table at the source, and {RESET}",
         why_load="no change contains the other columns of a row", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("SWAP_POSSIBLE", _STOP, Lift.ITSELF,
-        "A row left a key that another row had just taken. Which of the two is meant is unknown.",
-        "touch the row of that key at the source, by an update that sets a column to itself. If there is none, insert "
-        "one and delete it. The batch with that change lifts the stop by itself. "
+        "In one transaction a row took a key, and a row left it. Whether both are the same row is unknown, so the key "
+        "may have a row or none.",
+        "update the row with that key at the source: set a column to itself. If there is no such row, insert one and "
+        "delete it. The batch with that change lifts the stop by itself. "
         f"Or {RESET} with an `initial_load` made after that transaction"),
     _code("TABLE_NAME_DIFFERS", (Kind.STOP, Kind.LETTER, Kind.ERROR), Lift.RESUME,
         "The source spells the table, its folder or its topic differently. Its changes are not read.",
@@ -384,8 +386,8 @@ _TABLE = (
         "resume the capacity. Changes are logged in the meantime",
         never="stop and start the database: a start rebuilds it from the beginning"),
     _code("TARGET_BUSY", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
-        "The target's database is still starting, or the service throttles calls. Changes are logged.",
-        "wait until the database runs, or for the time that the service names. Changes are logged in the meantime"),
+        "The target's database is still starting, or the service throttles calls. Changes are logged meanwhile.",
+        "wait until the database runs, or for the time that the service names. The next run publishes"),
     _code("STATUS_UNKNOWN", _HOLD, Lift.ITSELF,
         "The target's status could not be understood. Changes are logged.",
         "check that the target's status call works. The next run asks again"),
@@ -428,10 +430,10 @@ _TABLE = (
         "The table no longer sends changes, but one with a similar name does.",
         "find out whether the table was renamed at the source. If so, name the new one in the mirror file with an "
         "initial load, and drop this one (`open-mirroring drop-table`). Otherwise list the other one under `ignore`"),
-    _code("CHANGES_IGNORED", (Kind.LOSS, Kind.NOTE), Lift.RESET,
+    _code("CHANGES_IGNORED", (Kind.LOSS, Kind.NOTE), Lift.DECISION,
         "Changes of the table were read and ignored before the mirror file named it.",
-        f"{RESET} with an initial load. If those changes were read again since, or do not matter, list the table "
-        "under `ignore`", Trait.RESET_HELPS),
+        f"{RESET} with an initial load. If those changes do not matter, or were read again since, list the table "
+        "under `ignore`: it stays mirrored, and this report ends", Trait.RESET_HELPS),
     _code("OFFSETS_MISSING", _LOSS, Lift.LETTER,
         "Messages between two that were read are missing: any table may lack a change.",
         "deliver the lines with these offsets, in any file. If they are lost, `open-mirroring prove` finds the rows "
@@ -451,7 +453,7 @@ _TABLE = (
         "The table was truncated or dropped at the source. Its old rows are still at the target.",
         f"{RESET} with an initial load made afterwards. If the source no longer has the table, {DROP}",
         Trait.RESET_HELPS),
-    _code("LOAD_NOT_MADE", _LOSS, Lift.RESET,
+    _code("LOAD_NOT_MADE", _LOSS, Lift.DECISION,
         "The mirror file names an initial load, but the table began without one: first rows may be missing.",
         f"{RESET}: it then begins with that load. If the table began empty, remove `initial_load` from the mirror "
         "file"),

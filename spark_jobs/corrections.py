@@ -7,6 +7,7 @@ running session. The next tick publishes the logged rows.
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,32 +45,21 @@ class Corrected(NamedTuple):
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
-    """Log the rows of the keys that a proof found to differ, as the source has them now; the next tick publishes them.
-
-    One proof is corrected once: whoever asks again gets what came of it.
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED``; the mirror's reading is stopped.
-        TransientError: ledger or log do not answer.
-    """
+    """Log the rows of the keys that a proof found to differ, as the source has them now; once for each proof."""
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
     recorded = proofs.find(proof_id)
     states = {state.id: state for state in reader.tables().values()}
     state = None if recorded is None else states.get(recorded.table_id)
     table = None if state is None else next((t for t in mirror.tables if t.source == state.source), None)
     if recorded is None or state is None or table is None or state.row.generation != recorded.generation:
-        raise TerminalError(
-            "REPAIR_REFUSED", f"{proof_id!r} is not a proof of a table as it is now", way_out="prove the table again"
-        )
+        what = f"{proof_id!r} is not a proof of a table as it is now"
+        raise TerminalError("REPAIR_REFUSED", what, way_out="prove the table again")
     keys = keys_to_correct(recorded.proof, bool(table.key))
     place_of_correction(reader, state, removes=False)  # refused before it is approved
     if not isinstance(table.prove or table.initial_load, JdbcLoad):
-        raise TerminalError(
-            "REPAIR_REFUSED",
-            "an export shows what was, not what is: rows of it may be older than what the target has",
-            where=f"table {table.source}",
-            way_out="set `prove` of the table to the source database, and prove again",
-        )
+        what = "an export shows what was, not what is: rows of it may be older than what the target has"
+        way_out = "set `prove` of the table to the source database, and prove again"
+        raise TerminalError("REPAIR_REFUSED", what, where=f"table {table.source}", way_out=way_out)
     proofs.approve(mirror.name, state.source, recorded, reason)
     reach("correct.approved")
     wanted = CorrectionRange(state.source, recorded.generation, recorded.id).name
@@ -83,11 +73,11 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     return Corrected(len(keys))
 
 
-main = Job(
-    "corrections",
-    lambda mirror, ledger, spark, of: correct(mirror, ledger, spark, of.proof, Reason(of.approved_by, of.why)),
-    CORRECT.arguments[1:],
-)
+def _correct(mirror: Mirror, ledger: Engine, spark: SparkSession, of: Namespace) -> Corrected:
+    return correct(mirror, ledger, spark, of.proof, Reason(of.approved_by, of.why))
+
+
+main = Job("corrections", _correct, CORRECT.arguments[1:])
 
 
 if __name__ == "__main__":

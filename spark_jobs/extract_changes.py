@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import BoundRange, Scope, is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.arguments import argument
 from open_mirroring.operate.operations import BEGIN, END, REREAD
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
@@ -27,8 +27,7 @@ from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.told_by_source import record_told, signals_of
 from spark_jobs.extract.driver import ExtractionDriver, Point
-from spark_jobs.letters.counting import ensure_counted
-from spark_jobs.letters.open_letters import read_open_letters
+from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.sources.contract.source import Found, Transport, unread_text
@@ -40,21 +39,12 @@ log = logging.getLogger(__name__)
 
 
 class Extracted(NamedTuple):
-    """What a run did.
+    """What a run did: the newest batch that it completed (None: nothing to read), and its messages by disposition.
 
-    Attributes:
-        batch: the newest batch that it completed; None when there was nothing to read.
-        counts: its messages by disposition.
-        waiting_files: source files that are not whole yet.
-        withheld: those of them that hold something already.
-        overdue: those of them whose writer seems to have left them.
-        joined: tables that joined by a pattern, each with what the source told of it (G-70).
-        batches: all batches that it completed.
-        gone: what a backfill should read again and the source no longer has.
-        losses: what the mirror's tables lack, or may, by table; the job asks, :func:`extract` leaves it empty.
-        told: likewise dead letters and ignored tables, as
-            :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
-        published: what the job published as well, as its own report; None: it was not asked to, or it is not little.
+    *waiting_files* are not whole yet; *withheld* of them hold something already, *overdue* ones seem to be left by
+    their writer. *joined* tables joined by a pattern (G-70). *gone* is what a backfill should read again and the source
+    no longer has. *losses*, *told* and *published* are of the job, which asks for them; :func:`extract` leaves them
+    empty.
     """
 
     batch: int | None
@@ -75,11 +65,6 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
 
     First the dead letters of tables whose key was mended are decoded again, as one batch (G-69). A *backfill* comes
     next: one batch of what was never bound of its interval, and one of what is read again.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, ``LEDGER_LOST``, ``LOG_DAMAGED``; the source or the log is not as it
-            must be: the code says which.
-        TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
@@ -94,7 +79,7 @@ class _Points:
         self._mirror, self._ledger = mirror, ledger
         self._driver = ExtractionDriver(mirror, ledger, spark)
         self._letters = partial(read_open_letters, mirror, ledger)
-        self._horizon = partial(mirror_horizon, ledger, mirror.name)
+        self._horizon = LedgerReader(ledger, mirror.name).mirror_horizon
         self._waiting: Sequence[str] = ()
         self._withheld: Sequence[str] = ()
         self._overdue: Sequence[str] = ()
@@ -122,7 +107,11 @@ class _Points:
         tables = self._driver.ledger.mended_tables()
         if not tables:
             return
-        self._driver.drive([lambda: self._rejected_of(tables)])
+
+        def rejected() -> Scope:
+            return Scope("replay", letters=[x.at for x in self._letters() if x.table in tables and x.is_message])
+
+        self._driver.drive([rejected])
         left = {*tables} & {*self._driver.ledger.mended_tables()}
         hiding = {x.table: x for x in reversed(self._letters()) if x.hides_key} if left else {}
         for source in sorted(left):
@@ -131,9 +120,6 @@ class _Points:
                 at = f"{found.at.origin}:{found.at.place}"
                 what = f"a change without a readable key: {found.code}: {found.reason} at {at}"
             self._driver.ledger.refuse_mended(source, what)
-
-    def _rejected_of(self, tables: Collection[str]) -> Scope:
-        return Scope("replay", letters=[x.at for x in self._letters() if x.table in tables and x.is_message])
 
     def _new(self) -> Scope:
         # Before anything can be found to be lost: how near it came is worth seeing then, too.
@@ -170,7 +156,7 @@ class _Points:
         chosen = self._driver.source.transport.bound_before(bound, backfill.interval)
         self._gone = chosen.gone
         for name in chosen.gone:
-            log.warning("%r cannot be read again: the source no longer has it as it was bound", name)
+            log.warning("%r is not read again: it is gone from the source, or has changed since it was read", name)
         return Scope("reread", sorted(chosen.ranges))
 
     def _look_into(self, transport: Transport) -> tuple[Mapping[str, int], Found]:
@@ -182,17 +168,15 @@ class _Points:
     def _find(self) -> Found:
         source, ledger = self._driver.source, self._driver.ledger
         # What was not read at the last look may be where the next one would not look.
-        transport = source.transport.unlimited() if self._has_unread() else source.transport
+        with self._ledger.connect() as db:
+            has_unread = FILE_UNKNOWN in signals_of(db, self._mirror.name).get(ANY_TABLE, {})
+        transport = source.transport.unlimited() if has_unread else source.transport
         bound, found = self._look_into(transport)
         read = {one.name for one in found.ranges}
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
         return found
-
-    def _has_unread(self) -> bool:
-        with self._ledger.connect() as db:
-            return FILE_UNKNOWN in signals_of(db, self._mirror.name).get(ANY_TABLE, {})
 
     def _listen(self) -> None:
         """Keep what the source tells beside its changes: once these are read, so that its word can be held to them."""
@@ -233,11 +217,7 @@ def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: arg
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
-    """The backfill that arguments ask for; None when they name no interval.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The backfill that arguments ask for; None when they name no interval. Raises ``ARGUMENT_INVALID``."""
     if not (arguments.start or arguments.end or arguments.reread):
         return None
     return Backfill(parse_interval(arguments.start or "", arguments.end or ""), arguments.reread)

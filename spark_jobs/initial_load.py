@@ -1,9 +1,7 @@
 """Spark job: writes a snapshot of every table that has an initial load, as files without markers in the landing zone.
 
-``spark-submit spark_jobs/initial_load.py MIRROR.yaml [--tables a,b]``, or :func:`load` in a running session. A load
-is a series of intents of a few chunks each, published by the same protocol as changes. The next run resumes what a
-killed run left open; loaded tables are left alone. A load is all or nothing: a row that cannot be loaded stops its
-table, and no other table.
+``spark-submit spark_jobs/initial_load.py MIRROR.yaml [--tables a,b]``, or :func:`load`. The next run resumes what a
+killed one left open. A row that cannot be loaded stops its table, and no other.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import log_ranges
 from spark_jobs.extract.logged_loads import chunks_to_log
-from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.healing import settle_outdated_letters
+from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.load.planning import plan_load, refuse_other_load, weight_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
@@ -154,7 +152,6 @@ def _log(
 
 
 def _chunks_in_log(reader: LedgerReader) -> Counter[tuple[str, int]]:
-    """How many chunks of loads are in the log, by table and generation."""
     chunks = (LoadChunk.of(name) for name in reader.bound())
     return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
 
@@ -166,7 +163,6 @@ def _tell(
     before: Mapping[tuple[str, int], int],
     seconds: float,
 ) -> None:
-    """How far the loads are that go through the log: *rows* are those of this run, *before* what was logged earlier."""
     logged, tables = _chunks_in_log(reader), reader.tables()
     for source in sources:
         state = tables[source]
@@ -184,7 +180,6 @@ def _tell(
 def _bind(
     mirror: Mirror, table: Table, state: TableState, reader: LedgerReader, ledger: LoadLedger, spark: SparkSession
 ) -> MirroringError | None:
-    """Bind a plan where there is none yet; returns why a table cannot be bound, which the ledger keeps for `status`."""
     try:
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"

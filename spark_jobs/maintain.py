@@ -1,10 +1,7 @@
 """Job: moves the horizon, drops the log below it, and removes files that nothing refers to.
 
-``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent: the
-ledger records each step before it is done, and the next run finishes a step that was cut short.
-
-The change log is never rewritten or compacted: workers read its files by the names that the ledger sealed, by their
-order and by the statistics in their footers. Whole blocks of batches leave it in one commit.
+``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent. The
+change log is never rewritten or compacted: workers read its files by sealed names, order and statistics.
 """
 
 from __future__ import annotations
@@ -17,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.changes.horizon import LoggedBatch, LoggedTable, advance
+from open_mirroring.changes.horizon import LoggedTable, advance
 from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.horizon import forget, mirror_horizon, move_horizon
+from open_mirroring.ledger.horizon import forget, move_horizon
 from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables, zone_address
@@ -46,15 +43,9 @@ _TRIES = 3
 class Maintained(NamedTuple):
     """What a run did.
 
-    Attributes:
-        horizon: the moment from which the source may be read again; None while there is no horizon.
-        horizon_batch: every batch above it lies above H of its tables.
-        moved: tables whose H moved, with its new place as ``ordinal:major``.
-        held_by: what keeps the horizon from following, empty when nothing does.
-        dropped_batch: the log's batches up to this one are gone.
-        vacuumed: files removed from the log's folder.
-        swept: staged objects removed from the landing zone.
-        forgotten: entries of the ledger removed or emptied.
+    The source may be read again from the moment *horizon*; every batch above *horizon_batch* is above H of its tables.
+    *moved* has the new H of tables as ``ordinal:major``, *held_by* what keeps the horizon. *vacuumed* counts files of
+    the log, *swept* staged objects, *forgotten* entries of the ledger.
     """
 
     horizon: datetime | None
@@ -70,36 +61,22 @@ class Maintained(NamedTuple):
 def maintain(
     mirror: Mirror, ledger: Engine, spark: SparkSession | None = None, *, now: datetime | None = None
 ) -> Maintained:
-    """Do what is due; nothing here needs Spark.
-
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        spark: not used; jobs are all called alike.
-        now: the present time, with a zone; None for that of the clock.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when the log does not take the commit; the next run goes on.
-        TerminalError: ``LOG_DAMAGED``, ``LEDGER_LOST``, ``LOG_DAMAGED``.
-    """
+    """Do what is due; nothing here needs Spark (``CHANGED_MEANWHILE``, ``LOG_DAMAGED``, ``LEDGER_LOST``)."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     moment = now or datetime.now(UTC)
     before = moment - timedelta(days=mirror.maintenance.keep_days)
     moved, held_by = _move(mirror, ledger, before)
-    horizon = mirror_horizon(ledger, mirror.name)
     root, reader = log_place(mirror), LedgerReader(ledger, mirror.name)
+    horizon = reader.mirror_horizon()
     dropped = 0 if horizon is None else horizon.dropped
     drop_blocks(root, dropped)
     vacuumed = 0
     if reader.mirror().open_batch is None:
         # A batch that is bound now writes files younger than any that may go; one that was bound before may not.
         vacuumed = vacuum(root, timedelta(days=mirror.maintenance.keep_days))
-    store = open_store(zone_address(mirror))
-    swept = sum(
-        sweep_staging(store, state.folder, state.row.generation, state.row.confirmed)
-        for state in reader.tables().values()
-    )
+    store, states = open_store(zone_address(mirror)), reader.tables().values()
+    swept = sum(sweep_staging(store, one.folder, one.row.generation, one.row.confirmed) for one in states)
     audit_before = moment - timedelta(days=mirror.maintenance.audit_days)
     return Maintained(
         horizon=None if horizon is None else horizon.at,
@@ -114,21 +91,17 @@ def maintain(
 
 
 def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, str], list[str]]:
-    """Move the horizon as far as it may; the tables' new H, and what holds it back."""
     reader = LedgerReader(ledger, mirror.name)
     for _ in range(_TRIES):
-        committed, known = reader.mirror().committed, mirror_horizon(ledger, mirror.name)
+        committed, known = reader.mirror().committed, reader.mirror_horizon()
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         states = reader.tables()
-        found_letters = [
-            *read_open_letters(mirror, ledger),
-            *untyped_letters(reader, settled_letters(ledger, mirror.name)),
-        ]
+        untyped = untyped_letters(reader, settled_letters(ledger, mirror.name))
         # A letter about a table that is not mirrored is of no concern to any that is.
-        letters = [letter for letter in found_letters if letter.table is None or letter.table in states]
+        letters = [one for one in (*read_open_letters(mirror, ledger), *untyped) if one.table in {None, *states}]
         waiting = [(f.epoch, f.pos) for f in fragments]
         moved, of_tables = advance(
-            [LoggedBatch(*one) for one in reader.batch_times()],
+            reader.batch_times(),
             _tables(mirror, ledger, reader, states, letters, waiting),
             known,
             before=before,

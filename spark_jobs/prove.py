@@ -1,8 +1,7 @@
 """Spark job: compares the source's tables with the mirrored ones, row by row.
 
 ``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session.
-:mod:`open_mirroring.protocols.proving` decides when a key certainly differs. Source and target are only read; the
-findings are kept in the ledger.
+:mod:`open_mirroring.protocols.proving` decides when a key certainly differs. Source and target are only read.
 """
 
 from __future__ import annotations
@@ -127,17 +126,12 @@ def prove(
     """Compare every table (of *only*, if given) with its source, and keep what was found in the ledger.
 
     A table that cannot be compared is unproven, with a code that says why; the others go on. Its last proof stays.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` where none of the tables can be compared;
-            ``CONFIG_INVALID``, ``PLACE_MISSING``; ledger and mirror file do not agree.
-        TransientError: the ledger or the landing zone does not answer.
+    Raises ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` where none can be compared; ``PLACE_MISSING``; what ledger and zone
+    do.
     """
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
-        raise UsageError(
-            "ARGUMENT_INVALID", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
+        raise UsageError(f"the mirror has no tables {unknown}", f"choose from {sorted(ids)}")
     asked = asked or ProofOptions()
     chosen = [table for table in mirror.tables if only is None or table.source in only]
     if chosen and not any(proof_source(table, (asked.exports or {}).get(table.source)) for table in chosen):
@@ -157,13 +151,14 @@ class _Proving:
     ) -> None:
         self._mirror, self._ledger, self._spark, self._asked, self._tables = mirror, ledger, spark, asked, tables
         self._sleep = sleep
-        self._reader = LedgerReader(ledger, mirror.name)
+        self._reader, self._extracted = LedgerReader(ledger, mirror.name), ExtractLedger(ledger, mirror.name)
         self._log_root = log_place(mirror)
         self._findings: Mapping[str, Finding] = {}
         self._noted: Mapping[str, Sequence[ColumnNote]] = {}
         self._behind = ""
         self._looks = asked.looks or mirror.prove.looks
-        self._settle = _settle_seconds(mirror, asked)
+        said = mirror.prove.settle_seconds if asked.settle_seconds is None else asked.settle_seconds
+        self._settle = transport_of(mirror).settles_after if said is None else said
 
     def run(self, only: Sequence[str] | None) -> Proved:
         cases = self._first_looks(only)
@@ -176,7 +171,10 @@ class _Proving:
             self._sleep(self._settle)
             # What was committed before the last look has reached the place where it is read by now.
             ends = self._ends() if ends is None or isinstance(ends, str) else ends
-            self._behind = ends if isinstance(ends, str) else self._why_behind(ends)
+            waiting, open_batch = len(self._extracted.open_fragments()), self._reader.mirror().open_batch
+            self._behind = (
+                ends if isinstance(ends, str) else why_behind(ends, self._reader.bound(), open_batch, waiting)
+            )
             if self._behind:
                 log.info("not yet: %s", self._behind)
                 continue
@@ -248,11 +246,7 @@ class _Proving:
             case.left = found.slice(0, _MOST_KEYS) or None
 
     def _as_published(self, source: Source, state: TableState) -> Source:
-        """The source with hashes where the published files have them.
-
-        Raises:
-            TerminalError: ``TABLE_REDECLARED``, for every row would differ; those of the salt's connection.
-        """
+        """The source with hashes where the published files have them. Raises ``TABLE_REDECLARED`` for another salt."""
         # Where the mirror file hashes a column no more, its source is typed by itself: then the types differ.
         there = {column.name for column in source.columns if column.type == "string"}
         salted = {name: check for name, check in state.columns.salted.items() if name in there}
@@ -373,15 +367,10 @@ class _Proving:
             columns = tuple(names[at] for at in line["columns"])
             case.keys.append(DifferingKey(line["key"], Kind(line["kind"]), columns))
 
-    def _why_behind(self, ends: Mapping[str, int]) -> str:
-        fragments = ExtractLedger(self._ledger, self._mirror.name).open_fragments()
-        return why_behind(ends, self._reader.bound(), self._reader.mirror().open_batch, len(fragments))
-
     def _ends(self) -> Mapping[str, int] | str:
         """How far the source's changes reach, after everything of a look was read; a text where nobody can say."""
         try:
-            bound = ExtractLedger(self._ledger, self._mirror.name).bound()
-            return transport_of(self._mirror).ends(self._spark, bound)
+            return transport_of(self._mirror).ends(self._spark, self._extracted.bound())
         except MirroringError as error:
             return f"how far the source's changes go is unknown: {error.code}"
 
@@ -427,18 +416,8 @@ class _Proving:
         return {"proof": recorded.id, **proof.document(), "keys": keys}
 
 
-def _settle_seconds(mirror: Mirror, asked: ProofOptions) -> float:
-    """How long to wait between two looks: as the run says, or the mirror file, or the source's kind."""
-    said = mirror.prove.settle_seconds if asked.settle_seconds is None else asked.settle_seconds
-    return transport_of(mirror).settles_after if said is None else said
-
-
 def _shape(case: _Case, target: Target) -> Shape:
-    """The columns of both sides, each in the type that holds the values of both.
-
-    Raises:
-        TerminalError: ``SCHEMA_CHANGED``, ``COLUMN_NAME_INVALID``.
-    """
+    """The columns of both sides, each in the type that holds the values of both."""
     assert case.source is not None
     source = {column.name: column.type for column in case.source.columns}
     # What the source has dropped cannot be compared, and does not make two tables different (G-60).

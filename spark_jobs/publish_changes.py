@@ -35,9 +35,7 @@ def publish_and_follow(
 ) -> tuple[Published, dict[str, Reloaded]]:
     """Publish tables, and reset those that a change of structure or a reload stopped; what came meanwhile, too.
 
-    Raises:
-        TransientError, TerminalError: as :func:`~spark_jobs.publish.changes.publish` and
-            :func:`~spark_jobs.reload_table.follow`.
+    Raises as :func:`~spark_jobs.publish.changes.publish` and :func:`~spark_jobs.reload_table.follow`.
     """
     published = publish(mirror, ledger, spark, only)
     if not any(is_followed(state) for state in LedgerReader(ledger, mirror.name).tables().values()):

@@ -1,15 +1,14 @@
 """Makes a lost ledger again, from the footers in the landing zone and the records in the change log.
 
-Everything is written into a ledger of its own first. There the last publication of each table is planned once more,
-into a folder of this machine, and compared with the files in the zone. So a dry run finds out all that the real one
-does, and changes nothing.
+It is written into a ledger of its own first. There the last publication of each table is planned again and compared
+with the zone. So a dry run finds out all that the real one does, and changes nothing.
 """
 
 from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -46,7 +45,6 @@ from open_mirroring.reconciliation.rebuilding import (
     UnknownTable,
     decide,
     judge_last,
-    missing_records,
     unknown_last,
 )
 from open_mirroring.reconciliation.rebuilt_ledger import adopt, refuse_known, seal_last, stop_unknown, write_tables
@@ -62,6 +60,7 @@ from spark_jobs.publish.publication import Preparation
 log = logging.getLogger(__name__)
 
 _READS_AT_ONCE = 16
+_START_OVER = "start over (docs: *Start over*)"
 
 
 class Rebuilt(NamedTuple):
@@ -75,19 +74,10 @@ class Rebuilt(NamedTuple):
 
 
 def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Rebuilt:
-    """Make the ledger of a mirror again; without a *reason* only say what that would come to.
+    """Make the ledger of a mirror again, while no job of it runs; without a *reason* only say what would come of it.
 
-    No job of the mirror may run. The same call after a crash begins anew: nothing is written before all is known.
-
-    Args:
-        mirror: the mirror.
-        ledger: the ledger as it is, only to look; None where there is none.
-        reason: who decided it, and why.
-
-    Raises:
-        TerminalError: ``COMMAND_REFUSED`` when the ledger knows the mirror, when the log does not say
-            what its batches were, or nothing of the mirror is there.
-        TransientError: log or zone do not answer.
+    The same call after a crash begins from scratch. Raises ``COMMAND_REFUSED`` when *ledger*, which is only looked at,
+    knows the mirror, or log and zone do not show what there was.
     """
     if ledger is not None:
         with ledger.connect() as db:
@@ -98,14 +88,14 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     _refuse_joined(mirror, found_log)
     declared = {table.source: declaration(table) for table in mirror.tables}
     store = open_store(address)
-    tables = _found_tables(store, mirror.tables)
+    objects = list_tables(store, [table.folder for table in mirror.tables])
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        tables = [_found_table(store, table, objects[table.folder], pool) for table in mirror.tables]
     if not any(table.files or table.incarnation for table in tables):
-        raise _not_told(
-            mirror,
-            "nothing of this mirror is in the landing zone",
-            "name a new `ledger` and a new `change_log` in the mirror file: it starts from scratch, and nothing is "
-            "lost",
+        way_out = (
+            "name a new `ledger` and a new `change_log` in the mirror file: it starts from scratch, nothing is lost"
         )
+        raise _not_told(mirror, "nothing of this mirror is in the landing zone", way_out)
     _refuse_taken_out(mirror, store, found_log)
     decisions: dict[str, Decision] = {table.source: decide(mirror.name, table, found_log) for table in tables}
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as folder:
@@ -126,18 +116,13 @@ def _refuse_joined(mirror: Mirror, found_log: FoundLog) -> None:
     named = {table.source for table in mirror.tables}
     others = [source for source in sorted(found_log.holding) if source not in named]
     if joined := [source for source in others if mirror.pattern_of(split_source_name(source)) is not None]:
-        raise _not_told(
-            mirror,
-            f"the tables {joined} joined by a pattern, and only the ledger knew their keys",
-            "write them out under `tables`, each with the key that `_metadata.json` in its folder names, and try again",
-        )
+        what = f"the tables {joined} joined by a pattern, and only the ledger knew their keys"
+        way_out = "write them out under `tables`, each with the key that `_metadata.json` in its folder names"
+        raise _not_told(mirror, what, f"{way_out}, and try again")
 
 
 def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundLog) -> None:
-    """Refuse a mirror file that lacks a table which is still at the target.
-
-    Noted as dropped, such a table would stand still there while every run says that all is mirrored.
-    """
+    """Refuse a mirror file that lacks a table which is at the target: no run would report that it stays as it is."""
     if not found_log.holding.keys() - {table.source for table in mirror.tables}:
         return
     end = f"/{layout.INCARNATION_FILE}"
@@ -145,15 +130,11 @@ def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundL
     unnamed = sorted(marked - {table.folder for table in mirror.tables})
     # A folder whose files do not say whose they are counts as ours: the other answer would be silent.
     if left := [folder for folder in unnamed if _owner(store, folder) in (None, mirror.name)]:
-        raise _not_told(
-            mirror,
-            f"the landing zone holds tables that the mirror file does not name: {left}",
-            f"name them in the mirror file as they were, rebuild, then {DROP}",
-        )
+        what = f"the landing zone holds tables that the mirror file does not name: {left}"
+        raise _not_told(mirror, what, f"name them in the mirror file as they were, rebuild, then {DROP}")
 
 
 def _owner(store: LandingZoneStore, folder: str) -> str | None:
-    """The mirror that the newest file of a folder names; None where none does."""
     items = split_listing(folder, list_tables(store, [folder])[folder].values(), 0)
     newest = max((item.number for item in items if item.number is not None), default=None)
     if newest is None:
@@ -166,18 +147,12 @@ def _owner(store: LandingZoneStore, folder: str) -> str | None:
 def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
     newest = newest_in_log(root, mirror.name)
     if newest == 0:
-        raise _not_told(
-            mirror,
-            "the change log holds no batch of this mirror",
-            "restore the change log first; without it, reset each table, or start over (docs: *Start over*)",
-        )
+        way_out = f"restore the change log first; without it, reset each table, or {_START_OVER}"
+        raise _not_told(mirror, "the change log holds no batch of this mirror", way_out)
     records = read_records(root, newest)
-    if missing := missing_records(newest, records):
-        raise _not_told(
-            mirror,
-            f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read",
-            "restore the folder `_batches` of the change log from a backup, or start over (docs: *Start over*)",
-        )
+    if missing := [number for number in range(1, newest + 1) if number not in records]:
+        what = f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read"
+        raise _not_told(mirror, what, f"restore the folder `_batches` of the log from a backup, or {_START_OVER}")
     return records
 
 
@@ -186,9 +161,8 @@ def _manifest(mirror: Mirror, record: BatchRecord) -> Manifest:
         return Manifest.from_json(record.manifest)
     except TypeError as error:
         what = f"another version of open_mirroring wrote the record of batch {record.number}"
-        raise _not_told(
-            mirror, what, "install the version that wrote the change log, or start over (docs: *Start over*)"
-        ) from error
+        way_out = f"install the version that wrote the change log, or {_START_OVER}"
+        raise _not_told(mirror, what, way_out) from error
 
 
 def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
@@ -206,28 +180,20 @@ def _found_log(mirror: Mirror, root: Place, records: Mapping[int, BatchRecord]) 
     return FoundLog(max(records), {source: frozenset(batches) for source, batches in holding.items()}, dropped)
 
 
-def _found_tables(store: LandingZoneStore, declared: Sequence[Table]) -> list[FoundTable]:
-    objects = list_tables(store, [one.folder for one in declared])
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        return [_found_table(store, one, objects[one.folder], pool) for one in declared]
-
-
 def _found_table(
     store: LandingZoneStore, declared: Table, objects: Mapping[str, ObjectInfo], pool: ThreadPoolExecutor
 ) -> FoundTable:
-    marker = read_marker(store, declared.folder)
+    marker, is_text = read_marker(store, declared.folder), declared.text_format is not None
     extension = layout.PARQUET if declared.text_format is None else declared.text_format.extension
     numbered: dict[int, ObjectInfo] = {}
     for info in objects.values():
         for item in split_listing(declared.folder, [info], 0, extension):
             if item.number is not None and (item.number not in numbered or item.stage is FileStage.FINAL):
                 numbered[item.number] = info
-    if declared.text_format is not None:
-        # They are there, and nothing in them says what they are of.
-        files = [FoundFile(number, info.size, info.etag, None) for number, info in sorted(numbered.items())]
-        return FoundTable(declared.source, marker.incarnation, marker.etag, tuple(files), is_text=True)
-    files = [*pool.map(partial(_found_file, store, declared.folder), sorted(numbered.items()))]
-    return FoundTable(declared.source, marker.incarnation, marker.etag, tuple(files))
+    # Nothing in files of text says what they are of.
+    of_text = (FoundFile(number, info.size, info.etag, None) for number, info in sorted(numbered.items()))
+    files = of_text if is_text else pool.map(partial(_found_file, store, declared.folder), sorted(numbered.items()))
+    return FoundTable(declared.source, marker.incarnation, marker.etag, tuple(files), is_text)
 
 
 def _found_file(store: LandingZoneStore, folder: str, numbered: tuple[int, ObjectInfo]) -> FoundFile:
@@ -254,39 +220,38 @@ def _settle(
     """Compare a table's last publication with the log, and write where the table stands; *zone*: to stage the rest."""
     if not isinstance(decision, KnownTable):
         return decision
-    work = _planned(mirror, scratch, decision, LocalZone(folder / "zone"))
-    judged = _judged(decision, work, found_log)
-    if not isinstance(work, str) and judged != len(work.staged.files) and zone is not None:
-        work = _planned(mirror, scratch, decision, zone)
-        judged = _judged(decision, work, found_log)
-    if isinstance(judged, UnknownTable) or isinstance(work, str):
-        unknown = judged if isinstance(judged, UnknownTable) else unknown_last(decision, str(work), found_log)
-        stop_unknown(scratch, decision, unknown)
-        return unknown
+    planned = _planned(mirror, scratch, decision, found_log, LocalZone(folder / "zone"))
+    if zone is not None and not isinstance(planned, UnknownTable) and planned[1] != len(planned[0].staged.files):
+        planned = _planned(mirror, scratch, decision, found_log, zone)
+    if isinstance(planned, UnknownTable):
+        stop_unknown(scratch, decision, planned)
+        return planned
+    work, published = planned
     folders = {table.source: table.folder for table in mirror.tables}
-    seal_last(scratch, mirror.name, folders[decision.found.source], decision, work.staged.files[judged:], work.details)
+    seal_last(
+        scratch, mirror.name, folders[decision.found.source], decision, work.staged.files[published:], work.details
+    )
     return decision
 
 
-def _judged(decision: KnownTable, work: StagedWork | str, found_log: FoundLog) -> int | UnknownTable:
-    if isinstance(work, str):
-        return unknown_last(decision, work, found_log)
-    return judge_last(decision, [(file.digest, file.rows) for file in work.staged.files], found_log)
-
-
-def _planned(mirror: Mirror, scratch: Engine, table: KnownTable, zone: ZoneAddress) -> StagedWork | str:
-    """The files of a table's last publication as the log gives them today; or why it does not."""
+def _planned(
+    mirror: Mirror, scratch: Engine, table: KnownTable, found_log: FoundLog, zone: ZoneAddress
+) -> tuple[StagedWork, int] | UnknownTable:
+    """The files of a table's last publication as the log gives them today, and how many of them were published."""
     reader, footer = LedgerReader(scratch, mirror.name), table.footer
     state = reader.tables(table.found.source)[table.found.source]
     intent = Intent(footer.first_number, footer.batch_from, table.work)
     prepared = Preparation(mirror, reader).prepare([(state, intent)])[state.id]
     if isinstance(prepared, PlanStop):
-        return f"{prepared.code}: {prepared.what}"
+        return unknown_last(table, f"{prepared.code}: {prepared.what}", found_log)
     try:
         work = stage_here(mirror, prepared, zone)
     except MirroringError as error:
-        return f"its last publication cannot be planned again: {error}"
-    return f"{work.code}: {work.what}" if isinstance(work, CannotStage) else work
+        return unknown_last(table, f"its last publication cannot be planned again: {error}", found_log)
+    if isinstance(work, CannotStage):
+        return unknown_last(table, f"{work.code}: {work.what}", found_log)
+    judged = judge_last(table, [(file.digest, file.rows) for file in work.staged.files], found_log)
+    return judged if isinstance(judged, UnknownTable) else (work, judged)
 
 
 def _said(known: Decision) -> str:

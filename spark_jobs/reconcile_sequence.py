@@ -1,9 +1,7 @@
 """Spark job: the deep check of a mirror; it compares file contents, ledger and change log.
 
 ``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
-session. After the verdict on each table, which needs no Spark, workers read every published file that still exists,
-and Spark counts the change log. It writes to the ledger only: a table that differs is stopped there, with the evidence
-in the audit.
+session. It writes to the ledger only: a table that differs is stopped there, with the evidence in the audit.
 """
 
 from __future__ import annotations
@@ -29,17 +27,16 @@ from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.columns import contradicted_up_to, note_contradicted
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.verdict_ledger import record_deep_findings, record_verdicts
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.verdicts import DeepFinding, Finding, Verdict, gate
 from open_mirroring.reconciliation.deep_check import FileContent, TableRecord, check_table
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
-from open_mirroring.reconciliation.log_check import LogRecord, LogState, check_log
+from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.schema import REJECTED, ROW_BYTES, bucket_ranges
-from spark_jobs.letters.counting import ensure_counted
+from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.before_images import ImagesTask, look_for_contradictions
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
@@ -60,11 +57,7 @@ _SEARCHED_ROWS = 200_000
 
 
 class Reconciled(NamedTuple):
-    """What a check found, by source table.
-
-    *verdicts*: PASS, LOSSES, HOLD or STOP. *files*: how many were read. *findings*: table (None: the change log), code,
-    what, evidence. *held*, *stopped* and *losses*: ``CODE: what``; losses are those of all tables.
-    """
+    """What a check found, by source table; *files* is how many were read, *losses* are those of all tables."""
 
     verdicts: Mapping[str, str]
     files: Mapping[str, int]
@@ -79,13 +72,8 @@ def reconcile_deep(
 ) -> Reconciled:
     """Check every table (of *only*, if given) and the change log; stop the tables that differ.
 
-    One table's trouble does not hinder the check of the others. A table stopped here stays so until an operator
-    clears it; one that only the verdict stops goes on when the cause is gone.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-        TransientError: ``CHANGED_MEANWHILE``; ``UNREACHABLE`` when the store failed under some files: what was found in
-            the others is recorded by then.
+    A table stopped here stays so until an operator clears it. Raises ``ARGUMENT_INVALID``, ``CHANGED_MEANWHILE``, and
+    ``UNREACHABLE`` when the store failed under some files: what was found in the others is recorded.
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
@@ -96,16 +84,17 @@ def reconcile_deep(
     contents = _read_files(mirror, spark, [records[source] for source in chosen])
     found = [finding for source in chosen for finding in check_table(records[source], contents[source])]
     state = read_log_state(log_place(mirror), spark, known.waiting.keys())
-    in_log = _check_log(reader, known, state)
+    # Read after the log: what it holds beyond this was never given out by this ledger.
+    now = reader.mirror()
+    in_log = check_log(replace(known, newest=max(now.committed, now.open_batch or 0)), state)
     found += [finding for finding in in_log if finding.table in (None, *chosen)]
     verdicts |= _record(mirror, ledger, records, verdicts, found)
     for finding in found:
         level = logging.ERROR if finding.stops or finding.table is None else logging.WARNING
         log.log(level, "%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
     if unread := sorted({str(finding.table) for finding in found if finding.code == v.UNREACHABLE}):
-        raise TransientError(
-            "UNREACHABLE", f"the store failed under files of {unread}", way_out="look after the store, and check again"
-        )
+        what = f"the store failed under files of {unread}"
+        raise TransientError("UNREACHABLE", what, way_out="check the store, then run this again")
     if not (known.waiting or any(finding.table is None for finding in in_log)):
         doubtful = {finding.table for finding in found} | {one.table for one in state.counts if one.kind == REJECTED}
         if None not in doubtful:
@@ -131,26 +120,14 @@ def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> tuple[LogReco
         contents = {source: logged.get(source, []) for source in states}
         published = reader.published_above({state.id: (state.row.generation, 0) for state in states.values()})
         publications = reader.publications({state.id: state.row.generation for state in states.values()})
-        records = {
-            source: TableRecord(
-                mirror.name, state, published.get(state.id, []), publications.get(state.id, []), contents[source]
-            )
-            for source, state in states.items()
-        }
+        logs = {state.id: (published.get(state.id, []), publications.get(state.id, [])) for state in states.values()}
+        records = {s: TableRecord(mirror.name, one, *logs[one.id], contents[s]) for s, one in states.items()}
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         waiting = {fragment.identity: fragment.since_batch for fragment in fragments}
-        horizon = mirror_horizon(ledger, mirror.name)
-        dropped = 0 if horizon is None else horizon.dropped
-        of_log = LogRecord(committed, committed, reader.manifests(), contents, waiting, dropped)
+        of_log = LogRecord(committed, committed, reader.manifests(), contents, waiting, reader.mirror().dropped)
         if (reader.mirror().committed, reader.tables()) == (committed, states):
             return of_log, records
     raise TransientError("CHANGED_MEANWHILE", "the ledger kept changing while it was read", way_out="try again")
-
-
-def _check_log(reader: LedgerReader, known: LogRecord, state: LogState) -> list[DeepFinding]:
-    # Read after the log: what it holds beyond this was never given out by this ledger.
-    now = reader.mirror()
-    return check_log(replace(known, newest=max(now.committed, now.open_batch or 0)), state)
 
 
 def _note_contradictions(
@@ -220,7 +197,8 @@ def _read_files(mirror: Mirror, spark: SparkSession, records: Sequence[TableReco
     ]
     found: dict[str, list[FileContent]] = {state.id: [] for state in states}
     size = sum(listed.size for _, listed in files)
-    tasks = _cut(files, size // tasks_wanted(spark, size, _TASKS_PER_CORE))
+    wanted = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
+    tasks: list[CheckTask] = [files[at::wanted] for at in range(wanted)]
     for part in run_job(spark, f"read {len(files)} published files", partial(read_contents, zone), tasks, size):
         for table_id, content in part:
             found[table_id].append(content)
@@ -235,20 +213,6 @@ def _listed(store: LandingZoneStore, record: TableRecord) -> Iterator[ListedFile
             for item in split_listing(state.folder, (info,), state.row.generation, state.extension):
                 if item.number in kinds:
                     yield ListedFile(item.number, info.path, info.size, kinds[item.number] == "load")
-
-
-def _cut(files: Sequence[tuple[CheckedTable, ListedFile]], share: int) -> list[CheckTask]:
-    """Tasks of about *share* bytes."""
-    tasks: list[CheckTask] = []
-    current: list[tuple[CheckedTable, ListedFile]] = []
-    weight = 0
-    for entry in files:
-        current.append(entry)
-        weight += entry[1].size
-        if weight >= share:
-            tasks.append(tuple(current))
-            current, weight = [], 0
-    return [*tasks, tuple(current)] if current else tasks
 
 
 def _record(
@@ -269,13 +233,9 @@ def _record(
             continue
         before = verdicts[source]
         if before.verdict is not Verdict.STOP:
-            decided[source] = replace(
-                before,
-                verdict=Verdict.STOP,
-                code=finding.code,
-                what=finding.what,
-                evidence={**before.evidence, **finding.evidence},  # the next look remembers what this one saw
-            )
+            evidence = {**before.evidence, **finding.evidence}  # the next look remembers what this one saw
+            stop = replace(before, verdict=Verdict.STOP, code=finding.code, what=finding.what, evidence=evidence)
+            decided[source] = stop
     record_verdicts(ledger, {states[s].id: (finding, states[s].row) for s, finding in decided.items()})
     return decided
 

@@ -1,8 +1,7 @@
 """Spark job: resets one table and builds it again, while the other tables of its mirror go on.
 
 ``spark-submit spark_jobs/reload_table.py MIRROR.yaml --table S.T --reason TEXT --approved-by NAME``, or
-:func:`reload_table`. The table begins again with its initial load, or with the log where that is known to hold every
-change of it. A run that was killed is continued by the next one from its last record.
+:func:`reload_table`. A run that was killed is continued by the next one from its last record.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -34,7 +33,7 @@ from open_mirroring.ledger.requests import RELOAD, Asked, answer, table_unknown
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.operations import RELOAD as OPERATION
-from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome
+from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
@@ -64,10 +63,7 @@ FOLLOWED = having(Trait.FOLLOWED)
 
 
 class Reloaded(NamedTuple):
-    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for.
-
-    *losses* are what tables of the mirror lack, or may.
-    """
+    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for."""
 
     table: str
     generation: int
@@ -90,21 +86,12 @@ class Reloaded(NamedTuple):
 
 
 def request_reload(
-    mirror: Mirror,
-    ledger: Engine,
-    source: str,
-    reason: Reason,
-    *,
-    again: bool = False,
-    request: str = "",
+    mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False, request: str = ""
 ) -> bool:
     """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
 
-    Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30).
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, ``CONFIG_INVALID``, ``COMMAND_REFUSED``; ``LOAD_NEEDED`` when the table has
-            no initial load, and the log does not contain its rows.
+    Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30). Raises
+    ``LOAD_NEEDED`` when the table has no initial load, and the log does not contain its rows.
     """
     table = declared_table(mirror, source)
     reader = LedgerReader(ledger, mirror.name)
@@ -122,26 +109,13 @@ def request_reload(
 def reload_table(
     mirror: Mirror,
     ledger: Engine,
-    spark: Callable[[], SparkSession],
+    spark: SparkSession,
     source: str,
     *,
     wait: timedelta = timedelta(0),
     request: str = "",
 ) -> Reloaded:
-    """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
-
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        spark: gives the session; called when the table is rebuilt.
-        source: the table.
-        wait: how long to wait for the target.
-        request: the id of the request; what was finished under it is not done again (G-30).
-
-    Raises:
-        TransientError: ledger, store or a source do not answer; the next run goes on.
-        TerminalError: ``ARGUMENT_INVALID``; what the source or the store refuses.
-    """
+    """Carry a reset as far as it goes, waiting for the target at most *wait*; once for each *request* (G-30)."""
     table = declared_table(mirror, source)
     asked = Asked(request, RELOAD, source)
     stopped: dict[str, str] = {}
@@ -151,13 +125,13 @@ def reload_table(
         # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
         loads = LedgerReader(ledger, mirror.name).tables(source)[source].start.load_state != "none"
         if loads:
-            done = load(mirror, ledger, spark(), [source])
+            done = load(mirror, ledger, spark, [source])
             stopped.update(done.stopped)
             if waits_for := done.stopped.get(source) or done.held.get(source):
                 return waits_for
         if not loads or table.loads_through_log:
             # Also a load that goes through the change log is published from there.
-            published = publish(mirror, ledger, spark(), [source])
+            published = publish(mirror, ledger, spark, [source])
             stopped.update(published.stopped)
             return published.stopped.get(source) or published.held.get(source, "")
         return ""
@@ -167,15 +141,8 @@ def reload_table(
     if finished is not None:
         return Reloaded(source, finished["generation"], "", "", stopped, losses)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
-    return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
-
-
-def publish_behind(mirror: Mirror, ledger: Engine, spark: Callable[[], SparkSession], done: Reloaded) -> Reloaded:
-    """Publish what the log has behind the load of a table whose reset is over."""
-    if done.waits_for or done.stopped:
-        return done
-    published = publish(mirror, ledger, spark(), [done.table])
-    return done._replace(stopped={table: why for table, why in published.stopped.items() if table == done.table})
+    stage = "" if outcome.stage is None else outcome.stage.value
+    return Reloaded(source, generation, stage, outcome.waits_for, stopped, losses)
 
 
 def follow(
@@ -184,12 +151,7 @@ def follow(
     """Reset the tables (of *only*, if given) that a change of structure or a reload stopped, where that is approved.
 
     Changes of structure are approved by the mirror file (G-68); reloads by that, or by a person for one of them (G-125,
-    G-126). What was begun so is carried on. What cannot be begun stays stopped: the log lacks changes of the table, no
-    one can see whether the target has dropped it, or it was re-created often enough for one day.
-
-    Raises:
-        TransientError: ledger, store or a source do not answer; the next run goes on.
-        TerminalError: what the source or the store refuses.
+    G-126). What was begun so is carried on. What cannot be begun stays stopped.
     """
     reader = LedgerReader(ledger, mirror.name)
     declared = {table.source: table for table in mirror.tables if only is None or table.source in only}
@@ -207,7 +169,7 @@ def follow(
         if reset is None or reset.drops or now.stop_code is not None:
             continue
         if reset.who == stopped.approver or reset.is_carried_on:
-            done[source] = reload_table(mirror, ledger, lambda: spark, source)
+            done[source] = reload_table(mirror, ledger, spark, source)
     return done
 
 
@@ -235,7 +197,8 @@ class _Stopped:
         if accepted is None:
             if (declared.on_reload or self._mirror.publish.on_reload) == "stop":
                 return
-            if refused and not self._has_new_changes():
+            newest = self._reader.mirror().committed
+            if refused and declared.source not in self._reader.contents({declared.source: newest - 1}, newest):
                 return  # the log has nothing more than at the last look
         reason = accepted or Reason(self.approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
         try:
@@ -295,24 +258,13 @@ class _Stopped:
         return True
 
     def _has_ended(self, found: ReloadedRows) -> bool:
-        """Whether a load came to its end: a change is behind it (K-67), or no row of it came for a while.
-
-        A load that is taken for ended too early goes on like a first one: its rows come behind, and none is lost.
-        """
+        """Whether a load came to its end: a change is behind it (K-67), or no row of it came for a while."""
         came = self._reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
         return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
 
-    def _has_new_changes(self) -> bool:
-        newest = self._reader.mirror().committed
-        return self._state.source in self._reader.contents({self._state.source: newest - 1}, newest)
-
 
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
-    """The full load that a table's source made again, in the log; None where it is in files next to the changes.
-
-    Raises:
-        TerminalError: as :func:`_newest_load`; ``RELOAD_UNCLEAR`` where there is no such load.
-    """
+    """The full load that a table's source made again (``RELOAD_UNCLEAR``); None where it is in files."""
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)
     if not declared.begins_with_load_of_task or not isinstance(mirror.source, ChangeTables):
@@ -325,11 +277,7 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
 
 
 def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
-    """Where the newest full load of a table's source begins in the log (G-125).
-
-    Raises:
-        TerminalError: ``RELOAD_UNCLEAR``; ``LOAD_NEEDED`` when files of it are not there any more.
-    """
+    """Where the newest full load of a table's source begins in the log (G-125; ``RELOAD_UNCLEAR``, ``LOAD_NEEDED``)."""
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
     logged = reader.contents({source: 0}, up_to).get(source, [])
@@ -346,17 +294,8 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
     return replace(found, up_to=up_to)
 
 
-def stage_text(outcome: ResetOutcome) -> str:
-    """The last record's name; empty when the reset is over."""
-    return "" if outcome.stage is None else outcome.stage.value
-
-
 def declared_table(mirror: Mirror, source: str) -> Table:
-    """The table of the mirror file.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The table of the mirror file; raises ``ARGUMENT_INVALID``."""
     declared = {table.source: table for table in mirror.tables}
     if source not in declared:
         raise table_unknown(mirror.name, [source], declared)
@@ -364,11 +303,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
 
 
 def _refuse_what_log_lacks(mirror: Mirror, ledger: Engine, table: Table) -> None:
-    """Refuse to build a table from a log that lacks files of it, or whose rows have columns of several tables.
-
-    Raises:
-        TerminalError: ``LOAD_NEEDED``.
-    """
+    """Refuse to build a table from a log that lacks files of it, or whose rows have columns of several tables."""
     reader = LedgerReader(ledger, mirror.name)
     state = reader.tables().get(table.source)
     if state is None or (state.reset is not None and state.stop_code is None):
@@ -394,8 +329,12 @@ def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argp
     if arguments.request_only:
         return Reloaded(source, LedgerReader(ledger, mirror.name).tables()[source].row.generation, "REQUESTED", "", {})
     wait = timedelta(minutes=arguments.wait)
-    done = reload_table(mirror, ledger, lambda: spark, source, wait=wait, request=request)
-    return publish_behind(mirror, ledger, lambda: spark, done)
+    done = reload_table(mirror, ledger, spark, source, wait=wait, request=request)
+    if done.waits_for or done.stopped:
+        return done
+    # What the log has behind the load.
+    stopped = publish(mirror, ledger, spark, [source]).stopped
+    return done._replace(stopped={source: stopped[source]} if source in stopped else {})
 
 
 main = Job("reload_table", _reload, OPERATION.arguments[1:])

@@ -1,11 +1,8 @@
 """Job: publishes a lost number of a table again, after somebody approved it by name; starts no JVM.
 
 ``python spark_jobs/repairs.py MIRROR.yaml --table S.T --number N --reason TEXT --approved-by NAME``, as the command
-``repair``. What was interrupted is continued from its last record.
-
-The content is nothing if the number had no rows, else it is made again from the change log, as the publication made it.
-It counts only when a file has exactly the digest that the ledger sealed; where settings, columns or dead letters have
-changed since, no digest matches and nothing is made.
+``repair``. What was interrupted is continued from its last record. The content is made again from the change log, and
+counts only with exactly the digest that the ledger sealed.
 """
 
 from __future__ import annotations
@@ -47,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_AGAIN = "run the command again: it goes on from its last record"
 _FINAL_PLACES = (FilePlace.FINAL, FilePlace.PROCESSED, FilePlace.READY_TO_DELETE)
 
 
@@ -59,12 +57,7 @@ class Repaired(NamedTuple):
 
 
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
-    """A new staged object with the content of a published number.
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED`` when the content cannot be made again with its digest.
-        TransientError: what the store raises; what was staged until then is garbage that nothing refers to.
-    """
+    """A new staged object with the content and digest of a published number (``REPAIR_REFUSED``)."""
     if lost.rows == 0:
         return _without_rows(mirror, reader, state, lost)
     if lost.kind != "changes":
@@ -82,16 +75,8 @@ def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: P
 
 
 def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
-    """A valid file without rows (F-41)."""
-    footer = Footer(
-        mirror.name,
-        state.id,
-        state.row.generation,
-        _first_number(reader, state, lost),
-        lost.batch_from,
-        lost.batch_to,
-        "load" if lost.kind == "load" else "changes",
-    )
+    life = (mirror.name, state.id, state.row.generation, _first_number(reader, state, lost))
+    footer = Footer(*life, lost.batch_from, lost.batch_to, "load" if lost.kind == "load" else "changes")
     target = StageTarget(state.folder, 1, footer, mirror.publish.compression, state.text)
     positions = lost.first_position, lost.last_position
     return stage_no_rows(zone_address(mirror), target, state.columns.columns, state.keys, positions)
@@ -140,12 +125,9 @@ def _first_number(reader: LedgerReader, state: TableState, lost: PublishedFile) 
 
 
 def _impossible(state: TableState, lost: PublishedFile, why: str) -> TerminalError:
-    return TerminalError(
-        "REPAIR_REFUSED",
-        f"the content of number {lost.number} of table {state.source!r} cannot be made again: {why}",
-        way_out="move that very file back under its name, if anybody has it; else reset the table: "
-        "`open-mirroring reload-table`",
-    )
+    what = f"the content of number {lost.number} of table {state.source!r} cannot be made again: {why}"
+    way_out = "move that very file back under its name, if there is a copy; else reset the table: "
+    return TerminalError("REPAIR_REFUSED", what, way_out=f"{way_out}`open-mirroring reload-table`")
 
 
 def repair_number(
@@ -160,19 +142,8 @@ def repair_number(
 ) -> Repaired:
     """Publish a number again with the content that was sealed; goes on where an earlier call was interrupted.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        source: the table.
-        number: the number.
-        reason: who approved it, and why.
-        not_applied: how somebody knows that the target has not applied it, where no trusted counter proves it.
-        request: its id; repeated after its repair is done, it does nothing, even if the number is lost again (G-30).
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED``, ``ARGUMENT_INVALID``; ``CONFLICT``
-            when somebody else made the number meanwhile.
-        TransientError: ``CHANGED_MEANWHILE``; what ledger and store raise. Call again.
+    A *request* that is done does nothing, even if the number is lost again (G-30). Raises ``REPAIR_REFUSED``,
+    ``CONFLICT`` when somebody else made the number, ``CHANGED_MEANWHILE``: call again.
     """
     findings = inspect_mirror(mirror, ledger)
     if source not in findings:
@@ -207,8 +178,6 @@ def repair_number(
 
 
 class _Store:
-    """The landing zone as the repair of one table needs it."""
-
     def __init__(self, mirror: Mirror, state: TableState) -> None:
         self._ports = ZonePorts(open_store(zone_address(mirror)))
         self._state = state
@@ -218,34 +187,23 @@ class _Store:
         marker = self._ask(protocol.ReadMarker())
         row = self._state.row
         if marker != protocol.Marker(row.incarnation, row.marker_etag):
-            raise TerminalError(
-                "REPAIR_REFUSED",
-                f"the folder of table {self._state.source!r} is not the one that the number belongs to",
-                way_out="see to INCARNATION_CHANGED first",
-            )
+            what = f"the folder of table {self._state.source!r} is not the one that the number belongs to"
+            raise TerminalError("REPAIR_REFUSED", what, way_out="see to INCARNATION_CHANGED first")
 
     def holds(self, sealed: StagedFile) -> bool:
         """Whether the sealed object is still staged."""
         return self._probe(FilePlace.SOURCE, 0, sealed).etag == sealed.etag
 
     def seen(self, number: int, sealed: StagedFile) -> protocol.Seen | None:
-        """The number where it is, in the order in which a file travels; None when it is nowhere.
-
-        Raises:
-            TerminalError: ``CONFLICT`` when it has other content than was sealed.
-        """
+        """The number where it is, in the order in which a file travels; None when it is nowhere (``CONFLICT``)."""
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)
-            if not found.there:
-                continue
-            if found.digest != sealed.digest:
-                raise TerminalError(
-                    "CONFLICT",
-                    f"number {number} of table {self._state.source!r} is there with other content than was sealed",
-                    way_out="find out who wrote it; if the target may have applied it, reset the table: "
-                    "`open-mirroring reload-table`",
-                )
-            return found
+            if found.there and found.digest != sealed.digest:
+                what = f"number {number} of table {self._state.source!r} is there with other content than was sealed"
+                way_out = "find out who wrote it; if the target may have applied it, reset the table: "
+                raise TerminalError("CONFLICT", what, way_out=f"{way_out}`open-mirroring reload-table`")
+            if found.there:
+                return found
         return None
 
     def publish(self, number: int, sealed: StagedFile) -> protocol.Seen:
@@ -253,13 +211,9 @@ class _Store:
         if self.holds(sealed):
             self.check_life()
             self._ports.answer(self._state, protocol.Rename(number, sealed))
-        found = self.seen(number, sealed)
-        if found is None:
-            raise TransientError(
-                "CHANGED_MEANWHILE",
-                f"number {number} of table {self._state.source!r} is not there yet",
-                way_out="run the command again: it goes on from its last record",
-            )
+        if (found := self.seen(number, sealed)) is None:
+            what = f"number {number} of table {self._state.source!r} is not there yet"
+            raise TransientError("CHANGED_MEANWHILE", what, way_out=_AGAIN)
         return found
 
     def _probe(self, place: FilePlace, number: int, sealed: StagedFile) -> protocol.Seen:
@@ -270,11 +224,8 @@ class _Store:
     def _ask(self, request: protocol.Request) -> protocol.Reply:
         reply = self._ports.answer(self._state, request)
         if isinstance(reply, protocol.Unknown):
-            raise TransientError(
-                "CHANGED_MEANWHILE",
-                f"the store did not answer for table {self._state.source!r}",
-                way_out="run the command again: it goes on from its last record",
-            )
+            what = f"the store did not answer for table {self._state.source!r}"
+            raise TransientError("CHANGED_MEANWHILE", what, way_out=_AGAIN)
         return reply
 
 

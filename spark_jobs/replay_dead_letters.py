@@ -1,8 +1,7 @@
 """Spark job: decodes open dead letters again, with today's decoder and settings, into a batch of their own.
 
 ``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
-:func:`replay_letters` in a running session. The rows keep the positions of their messages, so a replayed change never
-overwrites a newer one of its key. Letters that still cannot be decoded stay as they are (I17).
+:func:`replay_letters`. The rows keep the positions of their messages, so none overwrites a newer one (I17).
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from open_mirroring.operate.operations import LETTERS
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver
-from spark_jobs.letters.counting import ensure_counted
-from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, read_open_letters
+from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 
@@ -32,17 +30,9 @@ if TYPE_CHECKING:
 
 
 class Replayed(NamedTuple):
-    """What a replay did.
+    """What a replay did: *replayed* letters are settled, *left* are still open, by code.
 
-    Attributes:
-        batch: the log batch that holds what was decoded; None when no letter was to be tried.
-        replayed: how many letters were decoded; they are settled.
-        left: chosen letters that are still open, by code.
-        no_message: those among them of which the log has no message to decode, by code: the source has to be read
-            again, or to deliver again.
-        counts: the decoded messages by disposition.
-        healed: tables whose stop may be lifted now.
-        losses: what the mirror's tables lack, or may, by table; what was decoded is published by the next run.
+    *batch* is None when no letter was to be tried. Of *no_message* letters the log has no message to decode.
     """
 
     batch: int | None
@@ -54,19 +44,11 @@ class Replayed(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
 
 
-def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: LetterChoice | None = None) -> Replayed:
-    """Decode the open dead letters of *choice* (None: all) again; finish what an earlier run left open first.
-
-    Replaying again changes nothing: what was decoded is settled, and what was not is as it was.
-
-    Raises:
-        TerminalError: the mirror's reading is stopped, or the log is not as it must be; the code says which.
-        TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
-    """
+def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, chosen: LetterChoice) -> Replayed:
+    """Decode the open dead letters of *chosen* again; finish what an earlier run left open first."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)
-    chosen = LetterChoice() if choice is None else choice
     driver = ExtractionDriver(mirror, ledger, spark)
     bound: list[OpenLetter] = []
 
@@ -93,16 +75,11 @@ def _by_code(letters: Iterable[OpenLetter]) -> dict[str, int]:
     return dict(sorted(Counter(letter.code for letter in letters).items()))
 
 
-def choice_of(arguments: argparse.Namespace) -> LetterChoice:
-    """The choice that arguments make."""
-    return LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before)
+def _replay(mirror: Mirror, ledger: Engine, spark: SparkSession, of: argparse.Namespace) -> Replayed:
+    return replay_letters(mirror, ledger, spark, LetterChoice(of.code, of.table, of.after, of.before))
 
 
-main = Job(
-    "replay_dead_letters",
-    lambda mirror, ledger, spark, chosen: replay_letters(mirror, ledger, spark, choice_of(chosen)),
-    LETTERS,
-)
+main = Job("replay_dead_letters", _replay, LETTERS)
 
 
 if __name__ == "__main__":

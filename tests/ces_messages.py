@@ -12,7 +12,8 @@ import fastavro
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings, Decoded, MirroredTable
+from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings
+from spark_jobs.sources.contract.decoded import Decoded, MirroredTable
 
 GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
 COLS = (("id", "int"), ("name", "nvarchar(50)"), ("price", "decimal(8,2)"))

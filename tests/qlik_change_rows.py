@@ -6,13 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from spark_jobs.sources.contract.decoded import MirroredTable
-from spark_jobs.sources.qlik.change_table.decoder import (
-    ChangeRow,
-    ChangeTableSettings,
-    QlikChangeTableDecoder,
-    Structure,
-)
-from spark_jobs.sources.qlik.change_table.rows import ChangeColumn
+from spark_jobs.sources.qlik.change_table.decoder import ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, ChangeRow, Structure
 
 TABLE = "shop.items"
 HEADERS = (

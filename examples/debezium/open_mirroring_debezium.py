@@ -16,10 +16,9 @@ from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.log_position import position_text
 from open_mirroring.changes.row_key import encode_key
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, LogRow, RawMessage
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
-from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format
 from spark_jobs.sources.contract.table_changes import TableChanges, TableEvent, change_rows, exact_json
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 from spark_jobs.sources.sql_server.types import converter

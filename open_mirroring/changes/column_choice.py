@@ -1,7 +1,4 @@
-"""The selection of a table's columns, their names and types at the target (G-12, G-67, G-110, G-120).
-
-It comes from the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
-"""
+"""The selection of a table's columns, their names and types at the target (G-12, G-67, G-110, G-120)."""
 
 from __future__ import annotations
 
@@ -12,19 +9,12 @@ from typing import NamedTuple
 
 
 class ColumnChoice(NamedTuple):
-    """The columns that are read; the decoder drops all others.
+    """The columns that are read, by the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
 
-    Names match in any case, because the source may change the case at any time. If a row has two such names, only the
-    one spelled as listed matches.
-
-    Attributes:
-        listed: exact names; None if every column is read that is not excluded.
-        fitting: with *listed*, patterns of more names, in which ``*`` matches any characters.
-        excluded: names and patterns of columns that are not read.
-        types: columns that land as another type than the source's, with their landing types.
-        renamed: columns that land under another name than the source's, with their names.
-        hashed: names and patterns of columns that land as hashes of their texts.
-        extra: properties of the change that extra columns contain (G-118), each with its name.
+    Names match in any case, because the source may change it at any time; of two such names in a row only the one
+    spelled as listed does. *listed* None means every column that is not excluded. *fitting*, *excluded* and *hashed*
+    may have ``*`` for any characters. *types* and *renamed* are pairs of a column and its landing type or name; *extra*
+    pairs a property of the change with the name of its column (G-118).
     """
 
     listed: tuple[str, ...] | None = None
@@ -55,10 +45,7 @@ class ColumnChoice(NamedTuple):
         return [name for name in names if not _fits(name, self.excluded)]
 
     def type_of(self, name: str) -> str | None:
-        """The landing type that the mirror file sets for a column; None if the source's type decides.
-
-        A hashed column lands as text.
-        """
+        """The landing type that the mirror file sets, text for a hashed column; None: the source's decides."""
         return "string" if self.hashes(name) else _value_for(name, self.types)
 
     def hashes(self, name: str) -> bool:
@@ -89,10 +76,7 @@ class ColumnChoice(NamedTuple):
         return json.dumps(dict(self.types), ensure_ascii=False)
 
     def gained(self, before: str) -> list[str]:
-        """The names and patterns of columns that are read now, but not under an earlier choice (its *takes*).
-
-        Such columns need not exist: nothing is stored about columns that are not read.
-        """
+        """The names and patterns of columns that are read now, but not under an earlier choice (its *takes*)."""
         listed, fitting, excluded = json.loads(before)
         former = ColumnChoice(None if listed is None else tuple(listed), tuple(fitting), tuple(excluded))
         found = [name for name in former.excluded if name not in self.excluded]
@@ -150,5 +134,5 @@ def _fits(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _escaped(pattern: str) -> str:
-    """Escape everything but ``*``, because column names may contain brackets and question marks."""
+    """Escape everything but ``*``: column names may contain brackets and question marks."""
     return pattern.replace("[", "[[]").replace("?", "[?]")

@@ -1,13 +1,7 @@
 """Finds what became of a table's columns: which are gone, came back, or may have been renamed.
 
-The source sends no event for DDL (C-75), so only the column lists of the rows can show it. A row that is proved to be
-whole and lacks a column that earlier changes carried shows that the column is gone. Everything is judged by the
-positions of rows, never by their arrival. So late rows and rows that are read again change no judgement; they only
-narrow down at which position a column went or came (G-60).
-
-A rename is a drop and an addition in one step (F-88). No change reports whether it was one. It is possible only where
-no row carries both names, no whole row between them lacks both, and the new column has the type and the place of the
-old. Structures that the source announced may show more steps than rows do.
+The source sends no event for DDL (C-75). A row proved to be complete that lacks a column of earlier changes shows that
+it is gone, by its position, not its arrival (G-60). A rename is a drop and an addition in one step (F-88).
 """
 
 from __future__ import annotations
@@ -18,33 +12,22 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
+from open_mirroring.changes.places_seen import PlacesSeen
+
 BEHIND = "+"
 """Behind a position: what was seen at a reading that brought nothing newer than it."""
 EVERYWHERE = "~"
 """Above every place."""
 
 
-class Seen(NamedTuple):
-    """Where in the order rows with one column list lie: the lowest and the highest, also of rows proved to be whole.
-
-    All four are positions over all stream incarnations. The last two are empty where no row is proved to be whole.
-    """
-
-    first: str
-    last: str
-    whole_first: str = ""
-    whole_last: str = ""
-
-
-BELOW_CHANGES = Seen("", "")
+BELOW_CHANGES = PlacesSeen("", "")
 """Where loaded rows lie."""
 
 
 class Column(NamedTuple):
-    """A column in a list: its type at the source, its landing type, and its place in the table.
+    """A column in a list; *own* is the landing type of *sql_type* where the mirror file makes it land as another one.
 
-    *sql_type* is empty and *place* is None where they are not reported. *own* is the landing type of *sql_type* where
-    the mirror file makes the column land as another one.
+    *sql_type* is empty and *place* is None where they are not reported.
     """
 
     sql_type: str
@@ -60,10 +43,10 @@ class Column(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A column list: its columns by name, where rows with it were *seen*, and whether one of them proved it *whole*."""
+    """A column list, the places of rows with it over all streams, and whether one of them proved it *whole*."""
 
     columns: Mapping[str, Column]
-    seen: Seen
+    seen: PlacesSeen
     whole: bool = True
 
 
@@ -83,12 +66,10 @@ class Word(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A column that newer whole rows lack.
+    """A column that newer whole rows lack, and the columns that may be it under a new name.
 
-    Attributes:
-        after: the place of the last row that carries it; empty where only loaded rows do.
-        since: the first known place of a whole row without it.
-        renamed_to: columns that may be it under a new name.
+    *after* is the place of the last row that carries it, empty where only loaded rows do; *since* is the first known
+    place of a whole row without it.
     """
 
     after: str
@@ -99,8 +80,7 @@ class Gone(NamedTuple):
 class Back(NamedTuple):
     """A column that came back after whole rows lacked it, whether or not it is gone again.
 
-    Values before *gone_at* belong to another column. *since* is the first known position of a row that carries it
-    again.
+    Values before *gone_at* belong to another column; *since* is the first known position of a row that has it again.
     """
 
     gone_at: str
@@ -110,8 +90,7 @@ class Back(NamedTuple):
 class FormerColumn(NamedTuple):
     """A column that rows up to a position carry, and that the table no longer has under this name (G-66, G-67).
 
-    *now* is its name since then. None: it was dropped, so a column of this name today is another one. A table that is
-    built from the log alone is built as if those rows had never had the column, or had it under its new name.
+    *now* is its name since then; None: it was dropped, so a column of this name today is another one.
     """
 
     column: str
@@ -136,13 +115,8 @@ def column_history(
 ) -> ColumnHistory:
     """What became of the columns that changes carried, and of those that only loaded rows have.
 
-    Args:
-        lists: the column lists of the table's changes, in any order.
-        decided: what operators said.
-        loaded: the columns of loaded rows, below every change.
-        carried: those of *loaded* that changes carry as long as the source has them. What became of others that no
-            change carries only an operator can say.
-        renames: whether the source can rename a column while its changes are read.
+    Of *loaded* columns, which are below every change, *carried* names those that changes carry while the source has
+    them. *renames* says whether the source can rename a column while its changes are read.
     """
     gone: dict[str, Gone] = {}
     back: dict[str, Back] = {}
@@ -168,12 +142,7 @@ def column_history(
 
 
 def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set[str] | None:
-    """The names that a column may have got, as announced structures show it; None where they do not show it go.
-
-    Args:
-        column: the column that is or was gone.
-        structures: those of the table in the order in which they held, each with all of its columns.
-    """
+    """The names that a column may have got, by the table's structures in order; None where they do not show it go."""
     found, is_shown = set[str](), False
     for before, after in pairwise(structures):
         if column in before.columns and column not in after.columns:
@@ -184,10 +153,7 @@ def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set
 
 
 def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """The columns that must have been dropped and added again between two orders of a table's columns.
-
-    A column keeps its place among the others as long as it lives, and a new one stands behind them all.
-    """
+    """The columns that were dropped and added again between two orders of a table's columns: new ones come last."""
     places = {name: at for at, name in enumerate(before)}
     known = [name for name in after if name in places]
     for at, (one, other) in enumerate(pairwise(known)):
@@ -197,11 +163,7 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[Word]) -> list[FormerColumn]:
-    """The renames that were stated and the lists do not contradict, in the order of their positions.
-
-    Each renamed column was there until its new name came. One that was gone for a time before was another column then:
-    for that one the result says that it was dropped. Rows that have both names are of two columns.
-    """
+    """The renames that were stated and the lists do not contradict, in order; a gap before one is a drop."""
     found = []
     for column, up_to, now in sorted(said, key=lambda one: one.up_to):
         gone, back = history.gone.get(column), history.back.get(column)
@@ -226,8 +188,7 @@ def other_columns(history: ColumnHistory) -> list[FormerColumn]:
 def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
     """The names that a column may have had before it came back, each with the first position of that name.
 
-    The column may have been gone more than once, and the lists do not show how often. So every column is named that
-    came after it and before its return, has a type and a place that it had, and was not carried with it until then.
+    How often it was gone is not known: every column is named that came between, fits, and was not carried with it.
     """
     having = [one for one in lists if column in one.columns]
     first = min(one.seen.first for one in having)
@@ -247,10 +208,7 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
 
 
 def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
-    """The last place of a complete row that lacks a dropped column again, between rows that have it; empty: none.
-
-    It lies behind the gap that is known, so a late row shows that the gap was noted too narrowly.
-    """
+    """The last place of a complete row that lacks a dropped column again, between rows that have it; empty: none."""
     having = [one.seen for one in lists if former.column in one.columns]
     around = max((seen.last for seen in having if seen.first <= former.up_to < seen.last), default="")
     return max((at for at in _proofs_without(former.column, lists) if former.up_to < at < around), default="")
@@ -261,8 +219,7 @@ def spelled_otherwise(
 ) -> list[FormerColumn]:
     """Columns that are spelled otherwise than in the table's files, in case only: they are the same (G-67).
 
-    *spelled* are the names of the files by their folded case. Where a list has both spellings, they are two columns,
-    which the target cannot distinguish.
+    *spelled* are the files' names by folded case. A list with both spellings has two columns.
     """
     names, found = dict(spelled), list[FormerColumn]()
     for name in dict.fromkeys(name for one in lists for name in one.columns):
@@ -273,10 +230,7 @@ def spelled_otherwise(
 
 
 def lists_as_now(lists: Sequence[ListOfColumns], former: Sequence[FormerColumn]) -> list[ListOfColumns]:
-    """Lists under the names that their columns have now, one former column after the other.
-
-    A list that was also seen behind the place of a rename becomes two.
-    """
+    """Lists under the names that their columns have now; one that was seen on both sides of a rename becomes two."""
     found = [*lists]
     for one in former:
         found = [piece for part in found for piece in _pieces(part, one)]
@@ -292,26 +246,23 @@ def _pieces(part: ListOfColumns, former: FormerColumn) -> list[ListOfColumns]:
     return [*([part._replace(columns=kept, seen=low)] if low else []), *([part._replace(seen=high)] if high else [])]
 
 
-def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
-    """Split what is known of some rows at a position: those up to it, and those after it.
-
-    Of rows on both sides only the lowest and the highest position are known, so each part may be known less exactly.
-    """
+def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen | None]:
+    """Split what is known of some rows at a position: those up to it, and those after it."""
     low = None if seen.first > place else clipped(seen, place)
     if seen.last <= place:
         return low, None
     whole = [at for at in (seen.whole_first, seen.whole_last) if at > place]
     first = seen.first if seen.first > place else seen.last
-    return low, Seen(first, seen.last, min(whole, default=""), max(whole, default=""))
+    return low, PlacesSeen(first, seen.last, min(whole, default=""), max(whole, default=""))
 
 
-def clipped(place: Seen, up_to: str) -> Seen:
+def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
     """What is known of the rows up to *up_to*, for rows that begin there or before."""
     last = place.last if place.last <= up_to else place.first
     if not place.whole_first or place.whole_first > up_to:
-        return Seen(place.first, last)
+        return PlacesSeen(place.first, last)
     whole_last = place.whole_last if place.whole_last <= up_to else place.whole_first
-    return Seen(place.first, last, place.whole_first, whole_last)
+    return PlacesSeen(place.first, last, place.whole_first, whole_last)
 
 
 def place_text(order: str) -> str:
@@ -327,11 +278,9 @@ def _proofs_without(column: str, lists: Sequence[ListOfColumns]) -> list[str]:
 
 
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
-    """The columns that may be a gone one: of its type and place, first carried behind it.
+    """The columns that may be a gone one: of its type and place, first carried behind it, with no whole row between.
 
-    No whole row between them lacks both. Between two stream incarnations any source may have renamed it: nothing was
-    read of it then. A name that looks the same is likelier another spelling by the sender than another column, also
-    where the source renames nothing.
+    Between two streams any source may have renamed it. A name that looks the same is likelier another spelling.
     """
     newest = max((one for one in lists if column in one.columns), key=lambda one: one.seen.last)
     found: list[str] = []
@@ -352,8 +301,7 @@ def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames:
 def _may_be(old: str, before: ListOfColumns, new: str, after: ListOfColumns, *, in_full: bool = False) -> bool:
     """Whether a column may be an earlier one under a new name: a rename keeps its type and its place.
 
-    Its place is compared among the columns of both times, as a column that is dropped may move all behind it. Where a
-    list *in_full* leaves numbers out, its source keeps them, and the number has to be the same.
+    Where a list *in_full* leaves numbers out, its source keeps them, and the number has to be the same.
     """
     at, now = before.columns[old].place, after.columns[new].place
     if not before.columns[old].may_be(after.columns[new]):
@@ -372,5 +320,5 @@ def _places(one: ListOfColumns) -> dict[str, int]:
 
 
 def _seen_name(name: str) -> str:
-    """A name as people see it: without blanks around it, signs without width, and differences of normal form."""
+    """A name as people see it: without blanks around it, signs without width and differences of normal form."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf").strip()

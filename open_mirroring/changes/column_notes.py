@@ -1,9 +1,7 @@
 """Notes on the columns of a table: what operators said of them, which are gone, and which are not verified.
 
-`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
-NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.
-So a new column is reported as unverified until source and target were compared, or the table was loaded again. So is
-one whose type changed in a way that may have changed its values.
+`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). So a new column, or one whose
+type changed its values, is unverified until it was compared with the source, or loaded again.
 """
 
 from __future__ import annotations
@@ -44,15 +42,9 @@ UNVERIFIED = (NoteKind.CHANGED, NoteKind.TAKEN, *OF_ROWS)
 class ColumnNote(NamedTuple):
     """A note on a table's columns.
 
-    Attributes:
-        generation: the table's life for which it counts; 0: for all.
-        kind: what it says.
-        column: a name; of a taken column it may be a pattern, and where all rows are meant it says why.
-        since: the place since which it holds; of a decision and a former column that up to which it does.
-        batch: what was published by then; of a former column its step, as one is read after the other.
-        at: when it was noted.
-        now: the new name of a renamed column.
-        verified: source and target were compared since.
+    *generation* 0 counts for all. *column* may be a pattern, or the reason where all rows are meant. *since* is the
+    place since which it holds; of a decision and a former column, that up to which it does. *batch* is what was
+    published by then; of a former column it is its step, as one is read after the other.
     """
 
     generation: int
@@ -85,7 +77,7 @@ class ColumnNote(NamedTuple):
         return self.kind in UNVERIFIED and not self.verified
 
     def text(self, names: str) -> str:
-        """What it means, for people; *names* says of this column, and of others like it, since when it is so."""
+        """What it means, for people; *names* says which columns, and since when."""
         if self.kind is NoteKind.GONE:
             return f"{names}: rows written since then have NULL there"
         if self.kind is NoteKind.LOAD:

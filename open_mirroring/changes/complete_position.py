@@ -1,12 +1,8 @@
 """The complete position of a log: below it no change can arrive any more, and every transaction is complete.
 
-Nothing in the source marks the end of a transaction, but positions rise inside each partition. So a transaction is
-complete once every partition has shown a later commit (C-34). The complete position is the smallest of the highest
-commits that the partitions have shown, that commit excluded. It never passes an event whose pieces are missing (C-52).
-Where the source counts the changes of each transaction, the position of a first change is used instead of a commit
-(K-80). Closed partitions of change tables are one sequence of commits (T-80). A partition that shows nothing new holds
-the position back, because a quiet partition looks like a late one. A row that the source writes to each partition from
-time to time (a heartbeat) moves it forward (C-88).
+Positions rise inside each partition, so a transaction is complete once every partition has shown a later commit (C-34).
+The complete position is the smallest of their highest commits. It never passes an event whose pieces are missing
+(C-52). A partition that shows nothing new holds it back; a heartbeat moves it forward (C-88).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (``finalevent`` is not in use),
 *sys.sp_create_event_stream_group* (``@partition_key_scheme``).
@@ -32,12 +28,8 @@ If a format marks the first change of each transaction, it is the position of th
 class Completeness(NamedTuple):
     """The completeness of the log after a batch.
 
-    Attributes:
-        partitions: the number of partitions of the source with changes.
-        told: the highest commit that each of them has shown up to this batch; empty if none yet.
-        below: per stream incarnation, the position below which every transaction is complete, written as in *told*.
-            Incarnations that some partition has not shown yet are left out.
-        reads: where the source was read; empty if unknown.
+    *partitions* is how many of the source carry changes, *told* the highest commit that each has shown. *below* is by
+    stream the position below which all is complete, where every partition has shown the stream.
     """
 
     partitions: int
@@ -52,8 +44,7 @@ class Completeness(NamedTuple):
     def position(self, ordinals: Mapping[str, int]) -> str | None:
         """The complete position of a table as :func:`~open_mirroring.changes.log_position.position_order` writes it.
 
-        Streams that the table's *ordinals* lack have no place in its order. A stream is complete once a later one has a
-        complete position, because positions rise over all streams of a partition (G-01).
+        A stream is complete once a later one has a complete position, as positions rise over all of them (G-01).
         """
         known = [position_order(ordinals[epoch], major) for epoch, major in self.below.items() if epoch in ordinals]
         return max(known, default=None)
@@ -77,13 +68,7 @@ def advance(
 ) -> Completeness:
     """The completeness after a batch: a pure function of the batches up to it. A complete position never falls.
 
-    Args:
-        before: the completeness after the previous batch; None if unknown.
-        told: the highest commits in the batch's ranges.
-        partitions: the number of partitions of the source with changes.
-        waiting: stream incarnation and ``major`` of every event that lacks pieces after the batch. An empty ``major``
-            stands for messages of unknown position, which may be anywhere above.
-        reads: where the source was read for the batch.
+    *waiting* has stream and ``major`` of every event that lacks pieces; an empty ``major`` may be anywhere above.
     """
     merged = {name: dict(epochs) for name, epochs in (before.told_at(reads) if before else {}).items()}
     for name, epochs in told.items():

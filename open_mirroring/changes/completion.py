@@ -1,8 +1,7 @@
 """Completes rows whose change contains only the changed columns, from earlier changes of the row (G-04).
 
-The columns come from the earlier changes, back to one with the complete row. A row that had another key before is
-completed from the changes of that key (G-03). A row that moved while its table was loaded is completed from the rows of
-the load (G-08). Without this, unchanged columns would become NULL.
+The columns come from the changes back to one with the complete row, also under an earlier key (G-03) or from a load
+(G-08). Otherwise unchanged columns would become NULL.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ from open_mirroring.changes.logged_change import (
 def deciding(
     changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
 ) -> Logged | None:
-    """The change that decides the key, among those that can be typed.
-
-    Its row is completed from earlier changes as far as possible (G-04).
-    """
+    """The change that decides the key, among those that can be typed, completed from earlier ones (G-04)."""
     if any(change.after is not None and not change.whole for change in changes):
         changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
     return standing(changes, untypable)
@@ -42,9 +38,8 @@ def _with_rows(
 ) -> Sequence[Logged]:
     """The changes, each with its resulting row, completed as far as earlier changes allow.
 
-    A row that had another key before is completed from the changes of that key (*rows_that_left*, by the identity of
-    its :class:`Left`). It is not completed from the previous row at its new key, unless a load shows that both are the
-    same row.
+    A row that had another key is completed from that key's changes (*rows_that_left*, by the identity of its
+    :class:`Left`), not from the previous row at its new key, unless a load shows that both are the same row.
     """
     older: deque[Logged] = deque()
     for change in reversed(changes):
@@ -69,9 +64,7 @@ def _moved_row(
     """The row that a key change moved, if the table was loaded at any time since the stream began (G-08).
 
     The load may show the source before or after the move: the *row* under its old key, or the same row under the new
-    key. *older* holds the rows from before the move. Usually it is clear which, because no key ever has two rows. It is
-    not clear when rows swap keys in one statement, or when another row took the old key. Then only a before image with
-    all columns decides.
+    key. Usually it is clear which, because no key ever has two rows; else only a before image with all columns decides.
     """
     loaded = older[-1] if older and older[-1].loaded and older[-1].operation == INSERT else None
     if loaded is None:
@@ -100,8 +93,7 @@ def _completed(change: Logged, earlier: Logged) -> Logged:
 def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]) -> Mapping[int, Logged | None]:
     """The row that each key change moved, by the identity of its :class:`Left`; *is_held* selects changes.
 
-    A row that moved often depends on all its earlier moves. So each move is resolved once, oldest first; following
-    every path through n moves would take up to 2ⁿ steps.
+    Each move is resolved once, oldest first: following every path through n moves would take up to 2ⁿ steps.
     """
     found: dict[int, Left] = {}
     frontier = list(changes)
@@ -119,11 +111,7 @@ def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]
 def _row_that_left(
     left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
 ) -> Logged | None:
-    """The row that left its key in a key change, with *earlier* such rows known; None if several rows are possible.
-
-    When rows swap keys in one transaction, the row that leaves a key may be older there than the row that took the key
-    (G-03). Then only the before image can distinguish the two.
-    """
+    """The row that left its key in a key change, with *earlier* ones known; None if several are possible (G-03)."""
     known = _with_rows([change for change in left.changes if is_held(change)], (), earlier, is_held)
     newest = standing(known, ())
     if newest is None or newest.position.transaction != left.position.transaction:

@@ -1,17 +1,9 @@
 """Moves the horizon, up to which all changes of a table are final, so that old batches of the log can be dropped.
 
-H of a table is a transaction. All changes up to H are published. A change at or below H that arrives later stops the
-table (G-05). All functions are pure.
-
-A block of batches may be dropped once each of its changes is published and at or below the H of its table. Why no plan
-needs them any more: only a change above H is planned; any other stops the table. Planning it takes the changes of its
-own transaction and newer ones. Older changes are not newer than it, do not repeat it, and are not rows that the DELETE
-half of its key change could have removed (G-03). A transaction is completely above or completely below H, so a plan
-needs no change of a dropped block.
-
-Where rows are completed from earlier changes (G-04) this does not hold, so nothing of such a table is dropped. Open
-dead letters and incomplete split messages keep the horizon below their batch and position. When they are decoded later,
-they still arrive above H.
+H of a table is a transaction. All changes up to it are published; one that arrives later stops the table (G-05). So a
+plan takes only changes above H, and a block of batches may go once all its changes are published and at or below H.
+This does not hold where rows are completed from earlier changes (G-04): nothing of such a table is dropped. Open dead
+letters and incomplete messages keep the horizon below them, so they still arrive above H.
 """
 
 from __future__ import annotations
@@ -28,12 +20,9 @@ Transaction = tuple[int, str]
 
 
 class MirrorHorizon(NamedTuple):
-    """The horizon of a mirror.
+    """The horizon of a mirror: every batch above *batch* is above the horizon of each table.
 
-    Attributes:
-        batch: every batch above it is above the horizon of each table.
-        at: when the newest batch below was bound; sources are not read again from before this time.
-        dropped: the log's rows of batches up to this one may be gone.
+    Sources are not read again from before *at*, when *batch* was bound. The log may lack batches up to *dropped*.
     """
 
     batch: int
@@ -71,17 +60,8 @@ class LoggedBatch(NamedTuple):
 class LoggedTable:
     """The facts that decide how far the horizon of one table may move.
 
-    Args:
-        published_batch: the batch up to which the target has the changes.
-        epochs: the ordinal of every known stream.
-        contents: the content of each committed batch for the table.
-        waiting: epoch and position of changes that may still arrive or be decoded at a known position.
-        reread_from: normal reading may repeat changes from this transaction on (T-18).
-        completes_rows: its rows are completed from earlier changes (G-04).
-        horizon: its current H.
-        published_position: the target has only the changes below this position of the published batches; later
-            transactions wait (C-88). None if nothing waits.
-        in_reset: it is being rebuilt, possibly from the complete log.
+    *waiting* are changes that may still arrive or be decoded, by epoch and position. Normal reading may repeat changes
+    from *reread_from* on (T-18). Changes of published batches above *published_position* wait (C-88).
     """
 
     published_batch: int
@@ -113,13 +93,8 @@ def advance(
 ) -> MovedHorizon:
     """Move the horizon as far as possible; it never moves back.
 
-    Args:
-        batches: the committed batches.
-        tables: every table of the mirror by source.
-        known: the current horizon.
-        before: only batches committed before this time may move below the horizon.
-        held_from: the first batch with an open dead letter or a waiting piece; None when there is none.
-        batches_per_block: the number of batches that are dropped together.
+    Only batches committed before the time *before* may go below it, and none from *held_from* on, the first with an
+    open dead letter or a waiting piece.
     """
     old = [b for b in batches if b.committed_at < before and (held_from is None or b.number < held_from)]
     newest = max(old, default=None)

@@ -1,7 +1,4 @@
-"""One logged change, and which change of a key counts. Planning and completing rows share both.
-
-Public source of the two halves of a key change: C-33, K-05 and T-10 in the rules book. G-02 and G-03 follow from them.
-"""
+"""One logged change, and which change of a key counts: shared by planning and completing (C-33, K-05, T-10)."""
 
 from __future__ import annotations
 
@@ -36,9 +33,8 @@ class RowUntold(Exception):
 class Left(NamedTuple):
     """The old key of a row that changed its key, with the changes of that key before the move.
 
-    *position* is that of the DELETE half that leaves the key, *before* its before image. *changes* are the earlier
-    ones, newest first, one per position; *later* are later changes that show a row at the old key. Up to the order
-    *untold* the log may lack rows of the table; None means that it has them all.
+    *position* and *before* are those of the DELETE half. *changes* are newest first, one per position; *later* ones
+    show a row at the old key. Up to the order *untold* the log may lack rows; None: it has them all.
     """
 
     position: LogPosition
@@ -51,11 +47,8 @@ class Left(NamedTuple):
 class RowColumns(NamedTuple):
     """What is known of a logged row's columns, apart from their values.
 
-    Attributes:
-        meaning: reads the text of a column; None where texts are compared as they are.
-        telling: the columns outside the key that a before image of such a row always contains.
-        dropped: columns that the source no longer has, or that the mirror file leaves out, or left out earlier.
-        of_reading: the row has the columns that the table had when it was read.
+    *meaning* reads the text of a column; None: texts are compared as they are. *telling* are those outside the key that
+    a before image always contains; *dropped* are gone at the source, or left out at any time.
     """
 
     meaning: Meaning | None = None
@@ -67,16 +60,9 @@ class RowColumns(NamedTuple):
 class Logged(NamedTuple):
     """One logged change of a key.
 
-    Attributes:
-        after: the row after the change (None for a delete); unless *whole*, only the columns that the source sent.
-        before: the before image, where the source sent one.
-        handle: the caller's own reference to the logged row.
-        types: by column the type of its text in *after*, where several changes may complete a row.
-        left: the key that the row had before, if this change gave it another key and that matters: where rows are
-            completed, or a row leaves the new key in the same transaction.
-        loaded: the row, or what completed it, comes from an initial load.
-        required: the columns that a row at this position must have; None means those of a *whole* row (G-60).
-        columns: what is known of the row's columns.
+    *after* is None for a delete; unless *whole*, it has only the columns that the source sent. *types* has the type of
+    each text where several changes may complete a row. *left* is set where an earlier key of the row matters.
+    *required* are the columns that a row at this position must have; None: those of a *whole* row (G-60).
     """
 
     batch: int
@@ -112,11 +98,8 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     """The change that decides the state of a key; *changes* are newest first, one per position.
 
     A change that leaves a key removes a row that arrived there in the same transaction only if it belongs to that row
-    (G-03). When two rows swap their keys, the half that leaves a key comes after the row that took the key. So does the
-    DELETE of a row whose key another one takes in one statement. Without this rule they would delete that row.
-
-    Raises:
-        RowUntold: it cannot be decided which row left the key.
+    (G-03): when rows swap keys, or one takes the key of a deleted row, the half that leaves comes after the one that
+    took the key. Raises :class:`RowUntold` where that cannot be decided.
     """
     if not changes:
         return None
@@ -134,11 +117,7 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
 
 
 def rests_on_image(changes: Sequence[Logged]) -> bool:
-    """Whether only a before image shows that the row that left its key last was the one that had taken it.
-
-    *changes* are as in :func:`newest_effective`, without :class:`RowUntold`. The image might belong to another row: one
-    that differs only in its key, was there before, and appears in no change of the log.
-    """
+    """Whether only a before image shows that the row that left its key last was the one that had taken it."""
     if not changes or changes[0].after is not None:
         return False
     leaving, rest = changes[0], changes[1:]
@@ -154,9 +133,8 @@ def rests_on_image(changes: Sequence[Logged]) -> bool:
 def _is_same_row(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
     """Whether the departure from a key belongs to the row that came to the key in the same transaction.
 
-    The previous row at the key decides. If the log may lack it, a before image decides that differs from the row or has
-    every value. A contradicting image of a key change always counts. That of a DELETE counts only if another row may
-    have been there, because a change of the row itself may be lost. *changes* end before the departure.
+    The previous row at the key decides; if the log may lack it, a before image that differs or has every value. A
+    contradicting image of a key change always counts, that of a DELETE only if another row may have been there.
     """
     is_denied = _contradicts(leaving, row)
     if leaving.operation == KEY_LEFT and is_denied:
@@ -186,9 +164,7 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
     """Whether a row took a key at which another row still is; None if the log may lack that row.
 
-    No key ever has two rows, so the other row leaves the key in the same statement. The next departure from the key is
-    therefore the other row's, even if its before image has only the key. *changes* are newest first and end before
-    that.
+    No key ever has two rows, so the next departure is the other row's. *changes* are newest first and end before that.
     """
     if change.left is None and change.operation != INSERT:
         return False
@@ -231,10 +207,8 @@ def _has_every_value(half: Logged, row: Logged) -> bool:
 def same_content(one: Logged, other: Logged) -> bool:
     """Whether two changes at one position have the same values, in any spelling (G-02).
 
-    Another reading of a row may have an additional NULL after a column was added, or lack a value after one was dropped
-    (T-33). It may have either after the mirror file included or excluded a column. It is still the same row. If rows
-    have the columns of the time when they were read, a renamed column appears under another name. Then only columns of
-    both changes can contradict, and only if their name is not known to belong to another column in the meantime.
+    Another reading may have a NULL more after a column was added, or lack a dropped or excluded one (T-33). If rows
+    have the columns of the time of reading, only columns of both can contradict.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False

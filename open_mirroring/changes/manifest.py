@@ -1,8 +1,4 @@
-"""Describes what a log batch binds and what an attempt at it wrote, as values that the ledger keeps as JSON.
-
-A batch binds its ranges by name. The name alone says whether a range is one of the source's stream, a chunk of an
-initial load, or a correction, so no range is mistaken for another kind.
-"""
+"""Describes what a log batch binds and what an attempt at it wrote, as values that the ledger keeps as JSON."""
 
 from __future__ import annotations
 
@@ -85,9 +81,9 @@ class BoundRange(NamedTuple):
 
 
 class FileVersion(NamedTuple):
-    """What is remembered of a source file, so that one that was written anew is noticed (G-32).
+    """What is remembered of a source file, so that one that was written again is noticed (G-32).
 
-    *version* is another text whenever the file may have been written to; *digest* is of what was bound of it.
+    *version* changes whenever the file may have been written to; *digest* is of what was bound of it.
     """
 
     version: str
@@ -112,7 +108,7 @@ class LetterPlace(NamedTuple):
 class SeenLetter(NamedTuple):
     """A dead letter of a batch: the coordinates of its message, and what is known of the change in it.
 
-    With *place* -1 it stands for all letters beyond the number that is kept one by one; *letters* says how many.
+    With *place* -1 it stands for the *letters* dead letters beyond those that are kept one by one.
     """
 
     origin: str
@@ -143,8 +139,7 @@ Purpose = Literal["new", "reread", "replay", "overdue"]
 class Scope:
     """What a batch is of: source ranges never bound before, ranges bound before, or dead letters of the log.
 
-    Only new ranges move the mark up to which a source is bound. One that is *overdue* reads nothing: it gives up the
-    messages that waited too long for others, for at a source that fell silent no other batch would.
+    Only new ranges move the mark of a source. One that is *overdue* gives up messages that waited too long.
     """
 
     purpose: Purpose = "new"
@@ -209,14 +204,9 @@ KEYS_UNTOLD = "(keys untold)"
 
 
 class LoggedFile(TypedDict):
-    """A log file as the ledger's document has it.
+    """A log file as the ledger's document has it; *path* is relative to the log, *etag* is in object storage alone.
 
-    Attributes:
-        path: relative to the log.
-        rows: how many it holds, of every kind.
-        size: in bytes.
-        etag: in object storage alone.
-        tables: per table and stream incarnation how many changes, and their lowest and highest position.
+    *tables* has per table and stream incarnation how many changes, and their lowest and highest position.
     """
 
     path: str
@@ -245,21 +235,10 @@ The values are of JSON's types, or named tuples of them."""
 class Manifest:
     """What one attempt at a batch wrote; sealed into the ledger before the log is committed.
 
-    Attributes:
-        files: the log files.
-        counts: messages by disposition (``messages`` = sum of the others), and of fragments what became of them.
-        facts: what else its tasks saw.
-        lists_of_reading: column lists are those of the tables when they were read, not when the rows changed.
-        opened: messages that wait after this batch.
-        closed: identities of messages that no longer wait.
-        schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
-        partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
-        settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
-        healed: tables that no longer have a dead letter that hides a change.
-        given_back: ranges that were not read, each with the reason; a later batch binds them again.
-        letters: its dead letters, each as a :class:`SeenLetter`.
-        loads_whole: tables whose full load came a second time, with every row of the first.
-        reads: where the source was read.
+    *counts* are messages by disposition (``messages`` is their sum), and what became of fragments. *lists_of_reading*:
+    column lists are of the time of reading, not of the change. *partitions* is 0 where no complete position is kept.
+    *given_back* ranges were not read, each with the reason; a later batch binds them. *loads_whole* are tables whose
+    full load came again with every row. *schemas*, *settled* and *letters* hold named tuples as lists.
     """
 
     files: Sequence[LoggedFile]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class PlacesSeen(NamedTuple):
     """The lowest and the highest position of rows with one column list, in one stream incarnation.
 
-    *whole_first* and *whole_last* are those of rows that prove to carry every column; empty where none does.
+    The last two are those of rows that prove to carry every column; empty where none does.
     """
 
     first: str

@@ -1,10 +1,8 @@
 """Finds the newest full load that a source sent into its stream, and the changes that came after it (G-125).
 
-A source that loads a table again sends all its rows once more, without positions, in the middle of the stream. It sends
-nothing for rows that are gone. So the table is right only if it begins anew with that load. In each partition the order
-of the messages shows what came before the load and what came after it. Changes also have positions: those that came
-after the load are above the highest one that came before it. A change whose side neither shows is refused, never
-guessed: taken for newer it would overwrite the loaded row, taken for older it would be lost.
+Such a load has no positions, and nothing for rows that are gone, so the table begins with it. In each partition the
+order of messages shows what came before and after; changes after it are above the highest before it. A change whose
+side neither shows is refused: taken for newer it would overwrite the loaded row, taken for older it would be lost.
 """
 
 from __future__ import annotations
@@ -26,15 +24,9 @@ _WITH_A_LOAD = "give the table an `initial_load` made after that load ended, and
 class NewestLoad:
     """The full load of a source with which a table begins.
 
-    Attributes:
-        epoch: the stream incarnation that the load is in.
-        begins: by partition the place of the load's first row; rows of a load below it are of an earlier one.
-        stream_from: changes below this text are older than the load.
-        new_from: the lowest change that is known to lie behind the load; None while there is none.
-        is_closed: every partition was read as far as it went when the load had begun, so that whatever comes in one
-            that has no place in *begins* lies behind the load.
-        first_batch: no earlier batch holds a row of the load, or a change behind it.
-        last_batch: the newest batch that holds a row of the load.
+    *begins* is by partition the place of its first row. Changes below *stream_from* are older; *new_from* is the lowest
+    change known to come after it. *is_closed*: every partition was read as far as it went when the load had begun.
+    *first_batch* and *last_batch* are the first with a row of it or a later change, and the newest with a row of it.
     """
 
     epoch: str
@@ -46,13 +38,7 @@ class NewestLoad:
     last_batch: int = 0
 
     def behind(self, highest: str | None) -> NewestLoad:
-        """The same load, before which changes up to the position *highest* came; None: none came.
-
-        Positions of one moment at the source may lie on both sides, so that a whole transaction is no border here.
-
-        Raises:
-            TerminalError: ``RELOAD_UNCLEAR`` where changes behind the load are not above that.
-        """
+        """The same load behind changes up to *highest*; ``RELOAD_UNCLEAR`` where later ones are not above that."""
         stream_from = "" if highest is None else f"{highest}~"
         if self.new_from is not None and self.new_from < stream_from:
             what = f"what is older: changes behind the load begin at {self.new_from}, those before it end at {highest}"
@@ -64,11 +50,7 @@ class NewestLoad:
         return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
 
     def lists_behind(self, lists: Mapping[str, Places]) -> dict[str, Places]:
-        """Column lists without the places of changes that are older than the load.
-
-        A list of which some rows count and others do not is known by its ends alone: the rows of a load are below all
-        changes, those behind it above the older ones.
-        """
+        """Column lists without the places of changes that are older than the load."""
         found = dict[str, Places]()
         for cols, seen in lists.items():
             places = ((epoch, self._behind(epoch, at)) for epoch, at in seen.items())
@@ -96,13 +78,9 @@ class NewestLoad:
 
 @dataclass(frozen=True)
 class ReloadedRows:
-    """What the log has of the newest load of a table.
+    """What the log up to batch *up_to* has of the newest load of a table, and the column lists from there on.
 
-    Attributes:
-        load: where it begins.
-        starts: by partition the place of the first change behind it.
-        lists: the column lists of its rows and of the changes behind it.
-        up_to: the batch up to which the log was looked at.
+    *starts* is by partition the place of the first change after it.
     """
 
     load: NewestLoad
@@ -112,10 +90,10 @@ class ReloadedRows:
 
 
 class Run(NamedTuple):
-    """Rows of one table that stand beside each other in a partition: rows of a full load, or changes.
+    """Neighbouring rows of one table in a partition: rows of a full load, or changes.
 
-    *lowest* and *highest* are the positions of changes; without them the run only marks a place behind which no row of
-    an earlier load can stand. Loaded rows are of so many *keys*; *new* ones were not sent before with the same content.
+    *lowest* and *highest* are positions of changes; without them the run only marks a place. Loaded rows are of so many
+    *keys*; *new* ones were not sent before with the same content.
     """
 
     is_load: bool
@@ -128,14 +106,10 @@ class Run(NamedTuple):
 
 
 class CameAgain(NamedTuple):
-    """Rows of loads that stand beside each other in a partition, and of which some keys came more than once.
+    """Neighbouring loaded rows of a partition of which some keys came more than once.
 
-    Attributes:
-        earlier: the highest place of a row whose key came again behind it.
-        newest: the lowest place of the newest row of such a key.
-        keys: how many keys came more than once.
-        single: the places of rows whose key came once, ascending.
-        differing: whether a key came with another content.
+    *earlier* is the highest place of a row whose key came again later, *newest* the lowest place of the newest row of
+    such a key, *single* the ascending places of rows whose key came once.
     """
 
     earlier: int
@@ -161,15 +135,9 @@ LookAgain = Callable[[str, int], CameAgain | None]
 
 
 def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain) -> NewestLoad:
-    """Where the newest load begins in each partition, and which changes lie behind it.
+    """Where the newest load begins in each partition, and which changes come after it (``RELOAD_UNCLEAR``).
 
-    Args:
-        epoch: the stream incarnation.
-        partitions: the runs of the table's rows in each partition, in the order of places.
-        look_again: looks at the keys of a partition, where runs do not tell it.
-
-    Raises:
-        TerminalError: ``RELOAD_UNCLEAR`` where no row of a load stands behind anything; ``RELOAD_UNCLEAR``.
+    *partitions* has the runs of the table's rows in order; *look_again* looks at the keys where runs are not enough.
     """
     runs = {partition: _loads(found) for partition, found in partitions.items()}
     loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}
@@ -201,11 +169,9 @@ def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: Look
 
 
 def _loads(runs: Sequence[Run]) -> list[Run]:
-    """The runs without messages of a load that were delivered once more (K-40), and what stands around them joined.
+    """The runs without messages of a load that were delivered again (K-40), and their neighbours joined.
 
-    Raises:
-        TerminalError: ``RELOAD_UNCLEAR`` where such messages come last: they may be a load with less than half of the
-            keys.
+    Raises ``RELOAD_UNCLEAR`` where such messages come last: they may be a load with less than half of the keys.
     """
     found: list[Run] = []
     last = max((at for at, run in enumerate(runs) if run.is_load), default=0)
@@ -232,8 +198,8 @@ def unseen_reload() -> TerminalError:
     """The refusal where the source never loaded the table again."""
     return TerminalError(
         RELOAD_UNCLEAR,
-        "the log holds no row of a full load behind changes, and none that came again",
-        way_out="there is nothing to accept; to rebuild the table: `open-mirroring reload-table`",
+        "the source has not loaded this table again: no new full load was found",
+        way_out="there is nothing to accept; to rebuild the table, run `open-mirroring reload-table`",
     )
 
 

@@ -1,7 +1,6 @@
 """What a source's DDL statements did to a column: dropped it, or renamed it, and to what (T-84).
 
-No change shows whether a missing column was dropped or renamed (G-60), but a source's history of DDL does. It counts
-only if it is unambiguous; otherwise an operator is asked, as without it.
+No change shows which (G-60). The history counts only if it is unambiguous; otherwise an operator is asked.
 """
 
 from __future__ import annotations
@@ -23,14 +22,9 @@ class ColumnStep(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A statement on one table.
+    """A statement on one table; *place* is its position among the changes of the current load.
 
-    Attributes:
-        place: its position among the changes of the current load, above earlier changes.
-        kind: ``ALTER_TABLE``, ``DROP_TABLE``, … in the source's word.
-        columns: its actions on columns, by their names before it in lower case; None if unknown.
-        renamed_to: the table's new name, if it was renamed.
-        at: its time as the source reports it, for messages.
+    *columns* are its actions by former names in lower case, None if unknown; *renamed_to* is the table's new name.
     """
 
     place: str
@@ -41,12 +35,7 @@ class Statement(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a source reports in addition to its changes.
-
-    Attributes:
-        signals: the state of tables, by table and code.
-        statements: the statements by table; None if the source does not report them.
-    """
+    """What a source reports in addition to its changes: signals by table and code, DDL statements by table."""
 
     signals: Mapping[tuple[str, str], str] = MappingProxyType({})
     statements: Mapping[str, Sequence[Statement]] | None = None
@@ -57,16 +46,9 @@ ToldColumn = tuple[str | None, str]
 
 
 def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ToldColumn | None:
-    """What statements did to a column that earlier rows had; None if they leave a doubt.
+    """What statements did to a column that rows up to *after* had; None if they leave a doubt.
 
-    Renames are followed. A statement that adds the column, or gives another one this name, while the column has it, is
-    a contradiction: an earlier statement is missing, so nothing is concluded. The same holds if the table was
-    re-created.
-
-    Args:
-        column: its name.
-        after: the position of the last row with the column; earlier statements concern an earlier column.
-        statements: all known statements of the table, in any order.
+    Renames are followed. A statement that gives the name away while this column has it is a contradiction.
     """
     name, first = column, ""
     for one in sorted((one for one in statements if one.place > after), key=lambda one: one.place):
@@ -92,10 +74,7 @@ def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> 
 
 
 def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ToldColumn]:
-    """What happened to columns whose name was given to another one, by the positions where they lost it (T-88).
-
-    Rows before and after such a position have the name, so they show no gap.
-    """
+    """What happened to columns whose name was given to another one, by the positions where they lost it (T-88)."""
     found: dict[str, ToldColumn] = {}
     for one in statements:
         step = (one.columns or {}).get(column.casefold())

@@ -1,7 +1,4 @@
-"""Checks what a valid mirror file needs on this machine.
-
-The only trace is an empty object in a change log in object storage that does not allow deleting.
-"""
+"""Checks what a valid mirror file needs on this machine; at most an empty object stays in a change log in storage."""
 
 from __future__ import annotations
 
@@ -31,11 +28,7 @@ _CONNECT_SECONDS = 5
 
 
 def check_mirror(mirror: Mirror) -> list[Problem]:
-    """Find everything that would stop the mirror's first run: missing inputs, read-only places, connections not set.
-
-    Codes: ``PLACE_MISSING``, ``ACCESS_DENIED``, ``UNREACHABLE``, ``STREAM_FROM_INVALID``, ``COLUMN_NOT_STREAMED``,
-    ``CONNECTION_INVALID``, and those of the storage of an address. The scheduler checks the connection to Spark itself.
-    """
+    """Find everything that would stop the mirror's first run: missing inputs, read-only places, connections not set."""
     found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _initial_loads(mirror), _proofs(mirror)
     return [problem for problems in found for problem in problems]
 

@@ -50,11 +50,7 @@ def variable(name: str) -> str:
 
 
 def resolve(name: str) -> Connection:
-    """The connection with this name.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` when its variable is not set or empty, or name or content are malformed.
-    """
+    """The connection with this name. Raises ``CONNECTION_INVALID`` when it is not set, or malformed."""
     try:
         check_connection_name(name)
     except PydanticCustomError:
@@ -71,20 +67,17 @@ def resolve(name: str) -> Connection:
 
 
 def parsed(name: str, text: str) -> Connection:
-    """Parse a connection from its content in the JSON format.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """Parse a connection from its content in the JSON format. Raises ``CONNECTION_INVALID``."""
     content = _content(name, text)
     for key in _TEXTS:
         if not isinstance(content.get(key), str | None):
             raise invalid(name, f"its {key} is not text")
     if not content.get("conn_type"):
         raise invalid(name, "it has no conn_type")
+    spelled = content["conn_type"].replace("-", "_")
     return Connection(
         name=name,
-        conn_type=_type(content["conn_type"]),
+        conn_type=_SPELLINGS.get(spelled, spelled),
         host=content.get("host") or None,
         port=_port(name, content.get("port")),
         login=content.get("login") or None,
@@ -107,9 +100,7 @@ def invalid(name: str, what: str) -> TerminalError:
 def option_texts(connection: Connection, known: Collection[str], *, numbers: Collection[str] = ()) -> dict[str, str]:
     """The options in a connection's ``extra`` as texts; empty fields of a form are left out.
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` for an option that is not *known*, or is not a text, unless it is one of
-            the *numbers*.
+    Raises ``CONNECTION_INVALID`` for one that is not *known*, or neither a text nor one of the *numbers*.
     """
     # Forms of older releases save an option under a name that includes the type. Such a field is ignored when it is
     # empty.
@@ -125,11 +116,7 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
 
 
 def check_tenant(connection: Connection, tenant: str) -> None:
-    """Refuse anything but a tenant id or domain of Entra ID, because it becomes part of the login's address.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """Refuse (``CONNECTION_INVALID``) anything but a tenant's id or domain: it becomes part of the login's address."""
     if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
         raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")
 
@@ -140,8 +127,7 @@ def _content(name: str, text: str) -> dict[str, Any]:
         if set(content) <= set(_KNOWN):
             return content
         raise invalid(name, f"it has a key other than {', '.join(_KNOWN)}")
-    form = "it is in URI form, only JSON is read" if "://" in text and content is None else "it is not a JSON object"
-    raise invalid(name, form)
+    raise invalid(name, "it is not a JSON object")
 
 
 def _extra(name: str, extra: object) -> Mapping[str, Any]:
@@ -170,9 +156,3 @@ def _port(name: str, port: object) -> int | None:
         if 1 <= number <= 65535:
             return number
     raise invalid(name, "its port is not a number from 1 to 65535")
-
-
-def _type(conn_type: str) -> str:
-    # One spelling of each type, as in Airflow.
-    spelled = conn_type.replace("-", "_")
-    return _SPELLINGS.get(spelled, spelled)

@@ -18,9 +18,7 @@ _KEY = "stream_from"
 def stream_from(mirror: Mirror, load: ExportLoad) -> str:
     """``beginning``, or the commit LSN ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32) from which the stream covers the export.
 
-    Raises:
-        TerminalError: ``STREAM_FROM_INVALID`` when its file is missing, is not a JSON object, or has no stream position
-            under ``stream_from``; what the storage raises.
+    Raises ``STREAM_FROM_INVALID`` when its file is missing or does not say it; what the storage raises.
     """
     if not isinstance(load.stream_from, StreamFromFile):
         return load.stream_from
@@ -33,13 +31,10 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
         reason = "is no JSON"
     else:
         position = content.get(_KEY) if isinstance(content, dict) else None
-        if not isinstance(position, str):
-            reason = f"has no text under {_KEY!r}"
-        else:
-            try:
-                return stream_position(position)
-            except PydanticCustomError:
-                reason = f"holds no stream position under {_KEY!r}"
+        try:
+            return stream_position(str(position))
+        except PydanticCustomError:
+            reason = f"holds no stream position under {_KEY!r}"
     raise TerminalError(
         "STREAM_FROM_INVALID",
         f"the file that shows where the export begins in the stream {reason}",

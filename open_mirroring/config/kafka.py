@@ -1,10 +1,7 @@
 """Converts connections to Kafka brokers, or to the Kafka endpoint of Event Hubs, to options of the client library.
 
-Options pass through an allow-list, so that no connection can disable a check.
-
-Public source: librdkafka, *Configuration properties*; Microsoft Learn, *Azure Event Hubs for Apache Kafka*: endpoint
-``<namespace>.servicebus.windows.net:9093``, ``SASL_SSL``, ``PLAIN`` with the user ``$ConnectionString``, or
-``OAUTHBEARER`` (C-91).
+Options pass through an allow-list, so that no connection can disable a check. Public source: librdkafka, *Configuration
+properties*; Microsoft Learn, *Azure Event Hubs for Apache Kafka* (C-91).
 """
 
 from __future__ import annotations
@@ -59,7 +56,10 @@ class ClientSettings:
 
     def redact(self, text: str) -> str:
         """Replace the secrets in *text*, in case a broker or the library quotes one."""
-        for secret in _secret_texts(self.options):
+        found = {self.options[name] for name in _SECRETS if self.options.get(name)}
+        # A key is secret on its own, too, outside its connection string.
+        found |= {match for one in found for match in re.findall(r"SharedAccess(?:Key|Signature)=([^;]+)", one)}
+        for secret in sorted(found, key=len, reverse=True):
             text = text.replace(secret, "…")
         return text
 
@@ -70,10 +70,8 @@ def client_settings(connection: Connection) -> ClientSettings:
     ``kafka``: *host* (one, or several as ``host:port,host:port``) and *port*; *login* and *password* for SASL
     (``PLAIN`` over ``SASL_SSL`` by default; for ``OAUTHBEARER`` the client's id and secret). ``event_hubs``: *password*
     is the connection string; or, with ``tenant_id`` in ``extra``, *login* and *password* are an Entra application's
-    client id and secret. ``extra`` may contain more options of the client (:data:`OPTIONS`).
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
+    client id and secret. ``extra`` may contain more options of the client (:data:`OPTIONS`). Raises
+    ``CONNECTION_INVALID``, without any value of the connection.
     """
     if connection.conn_type not in CONNECTION_TYPES:
         raise invalid(connection.name, f"for Kafka its conn_type is one of {', '.join(CONNECTION_TYPES)}")
@@ -152,10 +150,3 @@ def _oidc(connection: Connection, options: dict[str, str]) -> None:
 def _servers(connection: Connection, port: int) -> str:
     hosts = [host.strip() for host in (connection.host or "").split(",")]
     return ",".join(host if ":" in host else f"{host}:{connection.port or port}" for host in hosts)
-
-
-def _secret_texts(options: Mapping[str, str]) -> list[str]:
-    found = {options[name] for name in _SECRETS if options.get(name)}
-    # A key is secret on its own, too, outside its connection string.
-    found |= {match for text in found for match in re.findall(r"SharedAccess(?:Key|Signature)=([^;]+)", text)}
-    return sorted(found, key=len, reverse=True)

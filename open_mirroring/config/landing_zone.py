@@ -89,8 +89,7 @@ class LandingZone(Section):
         if info.data.get("store") == "onelake":
             path = path or DEFAULT_PATH
             if why_unsafe(path) or not path.startswith("Files/"):
-                way_out = f"leave it out, for {DEFAULT_PATH}"
-                raise names.refusal("CONFIG_INVALID", "a zone in OneLake is below Files/ of its item", way_out)
+                raise names.unfit("a zone in OneLake is below Files/ of its item", f"leave it out, for {DEFAULT_PATH}")
             return path
         return names.check_required_path(path) if path or "store" in info.data else path
 
@@ -99,18 +98,14 @@ class LandingZone(Section):
     def _of_onelake(cls, value: str | int | None, info: ValidationInfo) -> str | int | None:
         setting, store = info.field_name, info.data.get("store")
         if store == "local" and value is not None:
-            what = f"a local landing zone needs no {setting}"
-            raise names.refusal("CONFIG_INVALID", what, f"leave `{setting}` out")
+            raise names.unfit(f"a local landing zone needs no {setting}", f"leave `{setting}` out")
         if not isinstance(value, str | None) or setting in ("retention_days", "change_data_feed"):
             return value
         if store == "onelake" and not value:
             what = f"the setting {setting!r} is missing"
-            way_out = f"set it: {cls.model_fields[str(setting)].description}"
-            raise names.refusal("CONFIG_INVALID", what, way_out)
+            raise names.unfit(what, f"set it: {cls.model_fields[str(setting)].description}")
         if value and setting != "connection" and (why_unsafe(value) or "/" in value or value != value.strip()):
-            raise names.refusal(
-                "CONFIG_INVALID", f"this can be no {setting}", "copy the GUID out of the item's address in the browser"
-            )
+            raise names.unfit(f"this can be no {setting}", "copy the GUID out of the item's address in the browser")
         return value
 
     @field_validator("item")
@@ -120,17 +115,12 @@ class LandingZone(Section):
         if not item or not workspace:
             return item
         if is_guid(item) != is_guid(workspace):
-            raise names.refusal(
-                "CONFIG_INVALID",
+            raise names.unfit(
                 "one of workspace and item is a GUID, the other a name",
                 "name both by GUID, which no renaming breaks, or both by name",
             )
         if not is_guid(item) and not item.casefold().endswith(_SUFFIXES):
-            raise names.refusal(
-                "CONFIG_INVALID",
-                "an item that is given by name needs the suffix of its type",
-                "append .MirroredDatabase",
-            )
+            raise names.unfit("an item that is given by name needs the suffix of its type", "append .MirroredDatabase")
         return item
 
     @property

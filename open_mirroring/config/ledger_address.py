@@ -9,7 +9,7 @@ from sqlalchemy.exc import ArgumentError
 
 from open_mirroring.config import secret_scan
 from open_mirroring.config.connections import Connection, invalid
-from open_mirroring.config.names import check_path, refusal, why_elsewhere
+from open_mirroring.config.names import check_path, refusal, unfit, why_elsewhere
 
 _WAY_OUT = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
 _POSTGRESQL = "postgresql+psycopg2"
@@ -20,24 +20,23 @@ _OPTIONS = ("application_name", "connect_timeout", "options", "sslcert", "sslkey
 
 def check_url(text: str) -> str:
     """Refuse a ledger URL that is malformed, contains a password, or names an in-memory or unsupported database."""
-    url = _parsed(text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        url = None  # raised below: the parser's errors may repeat the text
     if url is None:
-        raise refusal("CONFIG_INVALID", "this is not a URL of a ledger", _WAY_OUT)
+        raise unfit("this is not a URL of a ledger", _WAY_OUT)
     if url.password is not None or any("password" in option for option in url.query):
         raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.WAY_OUT)
     if url.drivername not in _DRIVERS:
-        raise refusal("CONFIG_INVALID", "a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
+        raise unfit("a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
     database = url.database or ""
-    if url.drivername.startswith("sqlite") and (
-        url.host or database in ("", ":memory:") or database.startswith("file:")
-    ):
-        raise refusal(
-            "CONFIG_INVALID", "a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT
-        )
     if url.drivername.startswith("sqlite"):
+        if url.host or database in ("", ":memory:") or database.startswith("file:"):
+            raise unfit("a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT)
         check_path(database)
     elif not database:
-        raise refusal("CONFIG_INVALID", "the URL names no database", _WAY_OUT)
+        raise unfit("the URL names no database", _WAY_OUT)
     return text
 
 
@@ -52,9 +51,7 @@ def absolute(text: str, home: Path) -> str:
 def from_connection(connection: Connection, home: Path) -> str:
     """The URL of a connection of type ``postgres`` (host, port, login, password, schema) or ``sqlite`` (host: file).
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` when it is of another type, lacks the database, or has unknown options in
-            ``extra``.
+    Raises ``CONNECTION_INVALID``.
     """
     unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
     if unknown:
@@ -78,11 +75,3 @@ def from_connection(connection: Connection, home: Path) -> str:
         database=connection.schema,
         query={option: str(value) for option, value in connection.extra.items()},
     ).render_as_string(False)
-
-
-def _parsed(text: str) -> URL | None:
-    # Returns instead of raising: the parser's errors may repeat the text.
-    try:
-        return make_url(text)
-    except (ArgumentError, ValueError):
-        return None

@@ -27,29 +27,17 @@ HOME = "OPEN_MIRRORING_HOME"
 
 
 def load_mirror(path: Path) -> Mirror:
-    """Read one mirror file.
-
-    Raises:
-        ConfigError: ``CONFIG_INVALID`` with every mistake found. Messages contain no value that may be secret.
-    """
+    """Read one mirror file. Raises ConfigError with every mistake found, and no value that may be secret."""
     return _sound(*_read(Path(path)))
 
 
 def parse_mirror(text: str, file: Path) -> Mirror:
-    """Parse the text of a mirror file; *file* need not exist.
-
-    Raises:
-        ConfigError: as :func:`load_mirror`.
-    """
+    """Parse the text of a mirror file; *file* need not exist. Raises as :func:`load_mirror`."""
     return _sound(*_parsed(text, file, Mirror))
 
 
 def parse_begun(text: str, file: Path) -> BegunMirror:
-    """Parse a mirror file that may have no tables yet.
-
-    Raises:
-        ConfigError: as :func:`load_mirror`.
-    """
+    """Parse a mirror file that may have no tables yet. Raises as :func:`load_mirror`."""
     return _sound(*_parsed(text, file, BegunMirror))
 
 
@@ -62,14 +50,10 @@ def _sound(mirror: M | None, problems: list[Problem]) -> M:
 
 
 def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]:
-    """Read every mirror file of a folder, by file name; an empty folder gives an empty list.
+    """Read every mirror file of a folder, by file name. Raises ConfigError with the mistakes and clashes of all files.
 
     If two files claim the same name or place, the one of higher *standing* is valid and the other is refused. If no
     ledger knows either of them, both are refused (G-175).
-
-    Raises:
-        ConfigError: ``CONFIG_INVALID`` with the mistakes of all files, including duplicate names, and shared landing
-            zones, change logs or ledgers.
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]
@@ -102,7 +86,8 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
     mirror, refused = _validated(tree.data, model)
     problems += [_problem(file, tree, found) for found in refused if not tree.is_withheld(found.path)]
     if mirror is not None:
-        mirror._origin = Origin(file.absolute(), _home(file), tree.lines)
+        home = Path(os.environ.get(HOME) or file.absolute().parent.parent)
+        mirror._origin = Origin(file.absolute(), home.expanduser().absolute(), tree.lines)
     return (None if problems else mirror), problems
 
 
@@ -150,12 +135,8 @@ def _collisions_of_valid_tables(data: Any) -> Iterator[Mistake]:
         yield twin._replace(path=("tables", *twin.path))
 
 
-def _home(file: Path) -> Path:
-    return Path(os.environ.get(HOME) or file.absolute().parent.parent).expanduser().absolute()
-
-
 class _Place(NamedTuple):
-    """A place that a mirror uses. Two mirrors may name the same place only if both only read from it (*shared*)."""
+    """A place that a mirror uses. Two may be the same only if both are only read from (*shared*)."""
 
     mirror: Mirror
     setting: SettingPath

@@ -1,7 +1,7 @@
 """The content of a mirror file as frozen models, and its JSON Schema for editors and reviewers.
 
-Each check belongs to one field and may use the fields before it. No check belongs to the entire file: it would not run
-after an error in a field, so one mistake would hide another.
+Each check belongs to one field and may use the fields before it: a check of the entire file would not run after an
+error in a field, so one mistake would hide another.
 """
 
 from __future__ import annotations
@@ -105,11 +105,6 @@ class Gate(Section):
         description="Whether the target is asked how it and its tables are. rest: by the Fabric REST API, the default "
         "for onelake. none: never, the only choice for local.",
     )
-    trust_counters: bool = Field(
-        default=False,
-        description="Whether the target's count of processed rows proves what was applied. No one promises that it "
-        "counts what our files hold, so it does not unless you have compared the two.",
-    )
 
 
 class Publish(Section):
@@ -197,8 +192,8 @@ class Spark(Section):
     start_above: Literal[0] | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = Field(
         default="256m",
         description="Work of up to this size, as in 64m or 1g, is done in the job's own process: that is quicker than "
-        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts an eighth of its bytes. "
-        "0: Spark does everything.",
+        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts an eighth of its bytes, change events "
+        "a quarter. 0: Spark does everything.",
     )
 
     @property
@@ -334,21 +329,14 @@ class Mirror(Section):
         zone = info.data.get("landing_zone")
         if isinstance(zone, LandingZone) and zone.store == "local" and gate.status == "rest":
             what = "a local landing zone belongs to no database that could be asked"
-            raise names.refusal("CONFIG_INVALID", what, "leave `gate.status` out")
+            raise names.unfit(what, "leave `gate.status` out")
         return gate
 
     @field_validator("entries")
     @classmethod
     def _entries(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         refuse(table_collisions(_tables_of(entries)))
-        for refused in (
-            _settings_of_formats,
-            _promises,
-            _change_tables,
-            _hashes,
-            _extra_columns,
-            _handovers,
-        ):
+        for refused in (_settings_of_formats, _promises, _change_tables, _hashes, _extra_columns, _handovers):
             refuse(refused(entries, info.data))
         return entries
 
@@ -357,15 +345,13 @@ class Mirror(Section):
     def _structures(cls, given: tuple[GivenStructure, ...], info: ValidationInfo) -> tuple[GivenStructure, ...]:
         source: Source | None = info.data.get("source")
         if given and source is not None and not isinstance(source, Messages):
-            what = f"{source.format} describes its tables itself"
-            raise names.refusal("CONFIG_INVALID", what, "leave `structures` out")
+            raise names.unfit(f"{source.format} describes its tables itself", "leave `structures` out")
         entries = info.data.get("entries", ())
         mirrored = [table.source_name for _, table in _tables_of(entries)]
         patterns = [entry for entry in entries if isinstance(entry, TablePattern)]
         mirrored += [one.source_name for one in given if any(entry.fits(one.source_name) for entry in patterns)]
         for other in (one for one in given if entries and one.source_name not in mirrored):
-            what = f"{other.table!r} is no mirrored table"
-            raise names.refusal("CONFIG_INVALID", what, "spell it as `source` of one of the tables")
+            raise names.unfit(f"{other.table!r} is no mirrored table", "spell it as `source` of one of the tables")
         return given
 
     @property
@@ -375,8 +361,8 @@ class Mirror(Section):
     def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
         """Names of hashed columns with the tables of which at least one must have them (G-122).
 
-        The mirror's names apply to all its tables, a pattern's to the tables that joined by it. Columns that no table
-        reads are not checked.
+        The mirror's names apply to all its tables, a pattern's to those that joined by it. Columns that no table reads
+        are not checked.
         """
         claims = [(plain_names(self._hashed), [*self.tables])]
         for entry in self.entries:
@@ -386,11 +372,7 @@ class Mirror(Section):
         return [(columns, tables) for columns, tables in read if columns]
 
     def salt(self) -> Salt | None:
-        """The salt of hashes; None if nothing is hashed.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
+        """The salt of hashes; None if nothing is hashed. Raises ``CONNECTION_INVALID``."""
         if self.hash is None:
             return None
         secret = resolve_connection(self.hash.salt).password or ""
@@ -431,10 +413,7 @@ class Mirror(Section):
         return any(names.split_source_name(one) == name for one in self.ignore)
 
     def join(self, tables: Sequence[tuple[TablePattern, Table]]) -> None:
-        """Replace the tables that joined by a pattern.
-
-        Nothing else changes in a mirror that is in use. Every holder of it must see a table that joins.
-        """
+        """Replace the tables that joined by a pattern. Nothing else changes in a mirror that is in use."""
         self._joined = tuple(tables)
         for _, table in tables:
             table.take_over(self._hashed, self.extra_columns)
@@ -478,10 +457,7 @@ class Mirror(Section):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """The origins of messages by setting, in one spelling per place (G-142).
-
-        Paths inside :attr:`home` are relative to it, because its path may differ between machines.
-        """
+        """The origins of messages by setting, one spelling per place (G-142): paths in :attr:`home` are relative."""
         found = self.source.reads
         if paths := found.get("path"):
             found["path"] = [self._one_spelling(path) for path in paths]
@@ -524,11 +500,7 @@ class Mirror(Section):
         return self.problem(path, error.code, f"{error.what}{place}", error.way_out)
 
     def ledger_url(self) -> str:
-        """The SQLAlchemy URL of the ledger, secrets included: never print it. Nothing is created.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID`` when its connection is not set in the environment or is not a ledger.
-        """
+        """The SQLAlchemy URL of the ledger, secrets included: never print it. Raises ``CONNECTION_INVALID``."""
         if isinstance(self.ledger, LedgerConnection):
             return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
         return ledger_address.absolute(self.ledger, self.home)

@@ -1,7 +1,6 @@
 """Checks of single values in a mirror file. Each raises a pydantic error with our code and the fix.
 
-No message contains a value that may hold a secret (paths, URLs, connection names). Names of tables and columns are
-shown escaped.
+No message contains a value that may hold a secret; names of tables and columns are shown escaped.
 """
 
 from __future__ import annotations
@@ -37,6 +36,11 @@ def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
     return PydanticCustomError(code, "{what}", {"what": what, "way_out": way_out})
 
 
+def unfit(what: str, way_out: str) -> PydanticCustomError:
+    """The :func:`refusal` with the code of most mistakes."""
+    return refusal("CONFIG_INVALID", what, way_out)
+
+
 class SourceName(NamedTuple):
     """Schema and table as in the source, unquoted."""
 
@@ -66,18 +70,11 @@ def is_pattern(text: str) -> bool:
         return False
 
 
-def check_pattern(text: str) -> str:
-    """Refuse a text that :func:`split_pattern` cannot split."""
-    split_pattern(text)
-    return text
-
-
 def _split(text: str) -> tuple[re.Match[str], re.Match[str]]:
     first = _PART.match(text)
     second = _PART.fullmatch(text, first.end() + 1) if first and text[first.end() : first.end() + 1] == "." else None
     if first is None or second is None:
-        raise refusal(
-            "CONFIG_INVALID",
+        raise unfit(
             f"{text!r} does not name one schema and one table",
             "write schema.table with exactly one dot; put a part that holds a dot in brackets: [my.schema].orders",
         )
@@ -97,8 +94,8 @@ def _unquoted(part: re.Match[str]) -> str:
 
 
 def check_source_name(text: str) -> str:
-    """Refuse a text that :func:`split_source_name` cannot split. Any name that the source allows is valid."""
-    split_source_name(text)
+    """Refuse a text that is no ``schema.table``, or pattern of it. Any name that the source allows is valid."""
+    _split(text)
     return text
 
 
@@ -106,8 +103,7 @@ def target_folder(target: str) -> str:
     """``dbo/orders`` or ``orders`` → the folder below the landing zone (F-02, F-03)."""
     parts = target.split("/")
     if len(parts) > 2:
-        way_out = "write schema/table, or only table"
-        raise refusal("CONFIG_INVALID", f"the target {target!r} has more than two parts", way_out)
+        raise unfit(f"the target {target!r} has more than two parts", "write schema/table, or only table")
     try:
         return table_folder(*parts) if len(parts) == 2 else table_folder(None, target)
     except TerminalError as error:
@@ -124,11 +120,11 @@ def check_column(name: str) -> str:
     """Refuse a column name that is reserved by the target (F-50) or ambiguous to readers."""
     way_out = "rename the column at the source, or leave it out with `columns`"
     if not name or len(name) > _MAX_COLUMN:
-        raise refusal("CONFIG_INVALID", f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
+        raise unfit(f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
     if name.casefold() == ROW_MARKER.casefold():
         raise refusal("COLUMN_NAME_INVALID", f"the target reserves the column name {name!r}", way_out)
     if any(c in _BIDIRECTIONAL or unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in name):
-        raise refusal("CONFIG_INVALID", f"the column name {name!r} holds a control or direction character", way_out)
+        raise unfit(f"the column name {name!r} holds a control or direction character", way_out)
     return name
 
 
@@ -158,8 +154,7 @@ def check_landed_names(names: Iterable[str]) -> None:
 def check_connection_name(name: str) -> str:
     """Refuse a text that cannot be the name of a connection, such as the connection's content."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,199}", name):
-        raise refusal(
-            "CONFIG_INVALID",
+        raise unfit(
             "this is no name of a connection",
             "use letters, digits and underscores; the connection itself is set in AIRFLOW_CONN_<NAME>",
         )
@@ -169,8 +164,8 @@ def check_connection_name(name: str) -> str:
 def why_elsewhere(path: str) -> tuple[str, str] | None:
     """Why a local path would differ between users or machines, and what to write; None if it would not.
 
-    `~` and variables are refused, not expanded: a scheduler, its workers and an operator have different homes and
-    environments, so they would read and write in different places. What follows ``./`` is used as it is.
+    `~` and variables are refused, not expanded: scheduler, workers and operators have different homes and environments.
+    What follows ``./`` is used as it is.
     """
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
@@ -193,31 +188,28 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
 def check_path(path: str) -> str:
     """Refuse a text that is not a local path."""
     if (elsewhere := why_elsewhere(path)) is not None:
-        raise refusal("CONFIG_INVALID", *elsewhere)
+        raise unfit(*elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
-        raise refusal("CONFIG_INVALID", "a path has no control character and no blank at its ends", way_out)
+        raise unfit("a path has no control character and no blank at its ends", way_out)
     return path
 
 
 def check_required_path(path: str) -> str:
     """Refuse a missing path and what :func:`check_path` refuses."""
     if not path:
-        raise refusal(
-            "CONFIG_INVALID", "a path is needed here", "name a folder; relative ones start at the home folder"
-        )
+        raise unfit("a path is needed here", "name a folder; relative ones start at the home folder")
     return check_path(path)
 
 
 def check_stored_place(text: str) -> str:
     """Refuse a text that is not a place in object storage (S-01)."""
     if not is_address(text):
-        way_out = "write it without connection, as a text, or name an address"
-        raise refusal("CONFIG_INVALID", "a local path needs no connection", way_out)
+        raise unfit("a local path needs no connection", "write it without connection, as a text, or name an address")
     if not re.fullmatch(r"[\w .=-]+", check_place(text).partition("://")[2].replace("/", "").replace("@", "")):
         # delta-rs decodes such names once in one call and twice in another.
         way_out = "choose a path of letters, digits, blanks and . _ = -"
-        raise refusal("CONFIG_INVALID", "a Delta table does not bear every character in its address", way_out)
+        raise unfit("a Delta table does not bear every character in its address", way_out)
     return text
 
 
@@ -236,9 +228,9 @@ def check_connection_of(text: str, connection: str | None) -> str | None:
     """Refuse an address without the name of a connection, and a local path with one."""
     if is_address(text) and connection is None:
         way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
-        raise refusal("CONFIG_INVALID", "object storage needs a connection", way_out)
+        raise unfit("object storage needs a connection", way_out)
     if text and not is_address(text) and connection is not None:
-        raise refusal("CONFIG_INVALID", "a local path needs no connection", "leave `connection` out")
+        raise unfit("a local path needs no connection", "leave `connection` out")
     return connection
 
 
@@ -251,8 +243,7 @@ def stream_position(text: str) -> str:
         return text
     match = _LSN.match(text.upper()) or _LSN_BINARY.match(text.upper())
     if match is None:
-        raise refusal(
-            "CONFIG_INVALID",
+        raise unfit(
             "this is no stream position",
             f"write {BEGINNING!r}, or the commit LSN before the export began, in quotes: '0000002C:00000730:0011'",
         )
@@ -262,7 +253,7 @@ def stream_position(text: str) -> str:
 def check_sql_type(text: str) -> str:
     """Refuse a text that does not look like a type: ``int``, ``decimal(18,4)``, ``nvarchar(max)``."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
-        raise refusal("CONFIG_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
+        raise unfit("this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
 
 

@@ -1,12 +1,8 @@
 """Connections to OneLake and the Fabric API: the login, and the addresses of the services.
 
-A connection of the type ``open_mirroring_onelake`` has in its ``extra``:
-
-``auth``: ``service_principal`` (the default; *login* is the client id, *password* the secret), ``workload_identity``,
-``managed_identity`` or ``cli``; ``tenant_id``; and, for other than the public addresses, ``dfs_endpoint``,
-``fabric_endpoint``, ``authority``, ``timeout_seconds``.
-
-Addresses must be trusted: see :mod:`~open_mirroring.remote.trusted_hosts`.
+A connection of the type ``open_mirroring_onelake`` has in its ``extra`` ``auth`` (for a service principal *login* is
+the client id, *password* the secret), ``tenant_id``, and addresses other than the public ones, which must be trusted:
+:mod:`~open_mirroring.remote.trusted_hosts`.
 """
 
 from __future__ import annotations
@@ -39,11 +35,7 @@ class OneLakeConnection(NamedTuple):
 
 
 def onelake_connection(connection: Connection) -> OneLakeConnection:
-    """Resolve a connection to OneLake.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
-    """
+    """Resolve a connection to OneLake. Raises ``CONNECTION_INVALID``, without any value of the connection."""
     name = connection.name
     if connection.conn_type != CONNECTION_TYPE:
         raise invalid(name, f"for OneLake its conn_type is {CONNECTION_TYPE}")

@@ -1,7 +1,4 @@
-"""One mistake in a mirror file as it is reported: where it is, what is wrong, how to correct it.
-
-Errors of the models are described in the same form: our code, one sentence and the fix, never the value.
-"""
+"""One mistake in a mirror file as it is reported: our code, where it is, one sentence and the fix, never the value."""
 
 from __future__ import annotations
 
@@ -61,11 +58,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(TerminalError):
-    """Mirror files with mistakes; the code is ``CONFIG_INVALID``.
-
-    Attributes:
-        problems: all mistakes found, by file and line; never empty.
-    """
+    """Mirror files with mistakes (``CONFIG_INVALID``): all *problems* found, by file and line; never empty."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems), key=lambda p: (str(p.file), p.line, p.path, p.code, p.what)))
@@ -103,18 +96,12 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
     name = str(path[-1]) if path else ""
     if kind == "extra_forbidden":
         here = _models_at(root, location[:-1])
-        beside = _models_at(root, tuple(part for part in location[:-1] if not _is_tag(part)))
-        title = here[0].model_config.get("title") if here else None
-        if title and any(name in _fields(model) for model in beside):
-            return Mistake(path, "CONFIG_INVALID", f"{title} has no {name}", f"leave `{name}` out")
         known = sorted({setting for model in here for setting in _fields(model)})
         close = difflib.get_close_matches(name, known, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
         return Mistake(path, "CONFIG_INVALID", f"there is no setting {name!r} here", way_out)
     if kind == "missing":
-        words = ", ".join(_vocabulary(root, location))
-        way_out = f"set it to one of: {words}" if words else _described(root, location)
-        return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", way_out)
+        return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", _described(root, location))
     if kind == "literal_error":
         # The vocabulary is part of the message; the value is only used to guess.
         vocabulary = _vocabulary(root, location)
@@ -122,7 +109,9 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
         way_out = f"did you mean {close[0]!r}?" if close else _described(root, location)
         return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
     if kind in _KINDS:
-        return Mistake(path, "CONFIG_INVALID", _wrong_kind(kind, error["input"]), _expected_kind(kind, error["input"]))
+        return Mistake(
+            path, "CONFIG_INVALID", f"the value must be {_KINDS[kind]}", _expected_kind(kind, error["input"])
+        )
     if kind == "too_short":
         return Mistake(path, "CONFIG_INVALID", "the list is empty", "name at least one, or leave the setting out")
     # Only limits of numbers and patterns of texts are left: these messages contain the rule, not the value.
@@ -132,12 +121,6 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
 def _is_tag(part: str | int) -> bool:
     # "(JdbcLoad)" is the member of a union that was tried; "[key]" refers to the key of a mapping.
     return isinstance(part, str) and (part == "[key]" or (part.startswith("(") and part.endswith(")")))
-
-
-def _wrong_kind(kind: str, value: object) -> str:
-    if value is None:
-        return f"the value is empty; it must be {_KINDS[kind]}"
-    return f"the value must be {_KINDS[kind]}"
 
 
 def _expected_kind(kind: str, value: object) -> str:

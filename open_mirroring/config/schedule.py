@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from open_mirroring.config.names import refusal
+from open_mirroring.config.names import unfit
 
-_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_MONTHS = {m: n for n, m in enumerate(_MONTH_NAMES, start=1)}
-_DAYS = {d: n for n, d in enumerate(_DAY_NAMES)}
-_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
-    ("minute", 0, 59, {}),
-    ("hour", 0, 23, {}),
-    ("day of month", 1, 31, {}),
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of month", 1, 31, ()),
     ("month", 1, 12, _MONTHS),
     ("day of week", 0, 7, _DAYS),
 )
-_ITEM = re.compile(r"^(?:\*|([0-9a-z]{1,3})(?:-([0-9a-z]{1,3}))?)(?:/([0-9]{1,2}))?$")
+_ITEM = re.compile(r"(?:\*|([0-9a-z]{1,3})(?:-([0-9a-z]{1,3}))?)(?:/([0-9]{1,2}))?")
+_DAYS_AHEAD = 366 * 8
+"""Every day of a month occurs within eight years, even 29 February."""
 
 
 def check_cron(text: str) -> str:
@@ -26,23 +26,11 @@ def check_cron(text: str) -> str:
     fields = text.split()
     way_out = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
     if len(fields) != len(_FIELDS):
-        raise refusal("CONFIG_INVALID", f"a schedule has five fields, this has {len(fields)}", way_out)
+        raise unfit(f"a schedule has five fields, this has {len(fields)}", way_out)
     for field, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
-        if not all(_valid(item, low, high, names) for item in field.casefold().split(",")):
-            raise refusal("CONFIG_INVALID", f"the {name} of the schedule is not in {low} to {high}", way_out)
+        if not all(_values(item, low, high, names) for item in field.casefold().split(",")):
+            raise unfit(f"the {name} of the schedule is not in {low} to {high}", way_out)
     return text
-
-
-def _valid(item: str, low: int, high: int, names: dict[str, int]) -> bool:
-    match = _ITEM.match(item)
-    if match is None or match[3] in ("0", "00"):
-        return False
-    bounds = [names.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part]
-    return all(low <= bound <= high for bound in bounds) and bounds == sorted(bounds)
-
-
-_DAYS_AHEAD = 366 * 8
-"""Every day of a month occurs within eight years, even 29 February."""
 
 
 def next_after(text: str, moment: datetime) -> datetime | None:
@@ -70,11 +58,15 @@ def next_after(text: str, moment: datetime) -> datetime | None:
     return None
 
 
-def _values(item: str, low: int, high: int, names: dict[str, int]) -> range:
-    match = _ITEM.match(item)
-    if match is None:
+def _values(item: str, low: int, high: int, names: tuple[str, ...]) -> range:
+    """What one item of a field stands for; nothing if it is malformed."""
+    match = _ITEM.fullmatch(item)
+    if match is None or match[3] in ("0", "00"):
         return range(0)
-    bounds = [names.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part] or [low, high]
+    known = {name: at for at, name in enumerate(names, low)}
+    bounds = [known.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part] or [low, high]
+    if bounds != sorted(bounds) or not all(low <= bound <= high for bound in bounds):
+        return range(0)
     # A single value with a step is a range from there to the end.
     last = bounds[-1] if len(bounds) > 1 or match[3] is None else high
     return range(bounds[0], last + 1, int(match[3] or 1))

@@ -1,10 +1,7 @@
 """The source section of a mirror file: one class per combination of format and transport.
 
-Each class has only the settings that its format and transport use. So a setting of another combination is refused
-instead of silently ignored. Rule ids name the choice that a format leaves open.
-
-Change event streaming leaves out columns of some SQL types (C-77; Microsoft Learn, *Configure change event streaming*,
-limitations): such a column is loaded, but no change contains it.
+Each class has only the settings that its format and transport use, so that a setting of another combination is refused.
+Change event streaming leaves out columns of some SQL types (C-77; Microsoft Learn, *Configure change event streaming*).
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ _BINARY = "How binary values are spelled in JSON. Default: hex, with or without 
 def _topic(name: str) -> str:
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         way_out = "use letters, digits, dots, underscores and hyphens; patterns are not taken"
-        raise names.refusal("CONFIG_INVALID", f"{name!r} is no name of a topic", way_out)
+        raise names.unfit(f"{name!r} is no name of a topic", way_out)
     return name
 
 
@@ -60,12 +57,10 @@ def _encoding(name: str) -> str:
     try:
         "".encode(name)
     except (LookupError, UnicodeError):
-        raise names.refusal("CONFIG_INVALID", f"{name!r} is no encoding of text", "write for example cp1252") from None
+        raise names.unfit(f"{name!r} is no encoding of text", "write for example cp1252") from None
     if codecs.lookup(name).name in ("utf-16", "utf-32"):
         what = f"{name!r} does not say the order of bytes of a file without a byte order mark"
-        raise names.refusal(
-            "CONFIG_INVALID", what, f"write {name}-le or {name}-be; with a mark no `encoding` is needed"
-        )
+        raise names.unfit(what, f"write {name}-le or {name}-be; with a mark no `encoding` is needed")
     return UTF8 if codecs.lookup(name).name == UTF8 else name
 
 
@@ -433,8 +428,7 @@ class _Chosen(Section, extra="ignore"):
     def _combination(cls, transport: str, info: ValidationInfo) -> str:
         chosen = info.data.get("format")
         if chosen is not None and transport not in (ways := _models_of(chosen)):
-            way_out = f"choose one of: {', '.join(ways)}"
-            raise names.refusal("CONFIG_INVALID", f"{chosen} does not come over {transport}", way_out)
+            raise names.unfit(f"{chosen} does not come over {transport}", f"choose one of: {', '.join(ways)}")
         return transport
 
 
@@ -487,33 +481,28 @@ SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
 
 
 def check_complete_position(source: AnySource) -> None:
-    """Refuse a source that never shows that no older change can arrive (C-34, C-88, K-80, T-80).
-
-    Raises:
-        PydanticCustomError: ``CONFIG_INVALID``, with the setting that would help.
-    """
+    """Refuse a source that never shows that no older change can arrive (C-34, C-88, K-80, T-80)."""
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
-        what = "a file with older changes of a table may still come: there is no complete position"
-        raise names.refusal("CONFIG_INVALID", what, key)
+        raise names.unfit("a file with older changes of a table may still come: there is no complete position", key)
     if isinstance(source, ChangeTablesInDatabase):
         if source.partitions is None:
             what = "without closed partitions a lower change_seq may be committed after a higher one was read"
             way_out = "switch Change Data Partitioning on, and name its control table in `partitions`"
-            raise names.refusal("CONFIG_INVALID", what, f"{way_out}; or {key}")
+            raise names.unfit(what, f"{way_out}; or {key}")
         return
     if not isinstance(source, ChangeEvents | Messages):
-        raise names.refusal("CONFIG_INVALID", "this format has no complete position", key)
+        raise names.unfit("this format has no complete position", key)
     if isinstance(source, ChangeEvents) and source.partition_key_scheme == "none":
         what = "changes spread round robin over partitions have no complete position"
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
-        raise names.refusal("CONFIG_INVALID", what, f"{way_out}; or {key}")
+        raise names.unfit(what, f"{way_out}; or {key}")
     if isinstance(source, InLines) and source.layout == "bare":
         what = "bare lines do not show the partition that a message came from"
-        raise names.refusal("CONFIG_INVALID", what, f"use the layout wrapped; or {key}")
+        raise names.unfit(what, f"use the layout wrapped; or {key}")
     if isinstance(source, ChangeEvents) and not source.ordered_partitions:
         what = f"with partitions by {source.partition_key_scheme} their number must be known"
-        raise names.refusal("CONFIG_INVALID", what, "name those that carry changes: `partition_count: 4`")
+        raise names.unfit(what, "name those that carry changes: `partition_count: 4`")
 
 
 def keeps_tables(source: AnySource, connection: str) -> bool:
@@ -524,10 +513,7 @@ def keeps_tables(source: AnySource, connection: str) -> bool:
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse a load of columns that no event contains: the first change of a row would set them to NULL.
 
-    *columns* are names with SQL types, or None if unknown. Only change event streaming leaves out types.
-
-    Raises:
-        TerminalError: ``COLUMN_NOT_STREAMED``.
+    *columns* are names with SQL types, or None if unknown. Raises ``COLUMN_NOT_STREAMED``.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
     if found and isinstance(source, ChangeEvents):

@@ -1,17 +1,8 @@
 """Connections to object storage, in Airflow's types for it, and the places of addresses.
 
-``wasb`` and ``adls`` (Azure Blob Storage, ADLS Gen2): in ``extra`` one of ``connection_string``, ``sas_token``,
-``shared_access_key`` or ``account_key``; or *password* is the account key; or, with ``tenant_id``, *login* and
-*password* are the client id and secret of a service principal; or ``auth`` is ``workload_identity``,
-``managed_identity`` or ``cli``. The account is that of the address; for ``az://`` it is *host* (a name, or the
-account's URL) or, with a key or signature in ``wasb``, *login*.
-
-``aws``: *login* and *password* are the access key; without them the machine's or pod's identity is used. In ``extra``
-are ``region_name``, ``endpoint_url`` and ``aws_session_token``. ``open_mirroring_onelake``: as for the landing zone
-(S-02).
-
-Public source: Apache Airflow providers, *Azure Blob Storage connection*, *Azure Data Lake Storage Gen2 connection*,
-*Amazon Web Services connection*; Microsoft Learn, *Configure Azure Storage connection strings*.
+``wasb`` and ``adls``: a key, a signature or a login to Entra ID, in ``extra`` or as login and password; the account is
+that of the address, for ``az://`` *host* or *login*. ``aws``: login and password are the access key; without them the
+machine's identity. Public source: Apache Airflow providers; Microsoft Learn, *Azure Storage connection strings*.
 """
 
 from __future__ import annotations
@@ -54,40 +45,24 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
 def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
-    """The place of a setting in a mirror file: a local path, or an address with the name of its connection.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
-    """
+    """The place of a setting: a local path, or an address with its connection. Raises ``CONNECTION_INVALID``."""
     return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
 
 
 def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
-    """The place of a setting that is a local folder or in object storage.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """The place of a setting that is a local folder or in object storage. Raises ``CONNECTION_INVALID``."""
     if isinstance(setting, str):
         return mirror.resolve(setting)
     return storage_place(setting.path, resolve(setting.connection))
 
 
 def log_place(mirror: Mirror) -> Place:
-    """The place of a mirror's change log.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """The place of a mirror's change log. Raises ``CONNECTION_INVALID``."""
     return folder_place(mirror, mirror.change_log)
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:
-    """The place in object storage of an address.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
-    """
+    """The place in object storage of an address. Raises ``CONNECTION_INVALID``, ``CONFIG_INVALID``."""
     address = parse_address(text)
     login = _login(address, connection)
     return ObjectPath(StorageRoot(address, login), address.path)
@@ -159,8 +134,10 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
         return "entra", "", EntraLogin(name, chosen, tenant, client, "", PUBLIC_AUTHORITY)
     else:
         key = connection.password or ""
-    if key and not _is_base64(key):
-        raise invalid(name, "its account key is not an account key: that is base64")
+    try:
+        b64decode(key, validate=True)
+    except binascii.Error:
+        raise invalid(name, "its account key is not an account key: that is base64") from None
     if not key and not sas:
         way = "password (account key), sas_token, or tenant_id with login and password"
         raise invalid(name, f"it holds no credential: {way}, or auth: workload_identity, managed_identity or cli")
@@ -216,10 +193,3 @@ def _s3(connection: Connection, extra: Mapping[str, str]) -> S3Login:
             raise invalid(name, f"its endpoint_url is not https:// with a host of Amazon's, {what}")
         endpoint = found.base + found.path
     return S3Login(name, endpoint, extra.get("region_name", ""), key_id, secret, extra.get("aws_session_token", ""))
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(b64decode(text, validate=True))
-    except binascii.Error:
-        return False

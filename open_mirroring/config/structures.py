@@ -53,15 +53,14 @@ class GivenStructure(Section):
     def _number(cls, number: int | None, info: ValidationInfo) -> int | None:
         if number is not None and info.data.get("schema_id") is not None:
             what = "a schema has an id of the task or a number of the registry"
-            raise names.refusal("CONFIG_INVALID", what, "leave one of `schema_id` and `registry_number` out")
+            raise names.unfit(what, "leave one of `schema_id` and `registry_number` out")
         return number
 
     @field_validator("avro")
     @classmethod
     def _avro(cls, avro: str | None, info: ValidationInfo) -> str | None:
         if avro is not None and info.data.get("metadata") is not None:
-            what = "metadata holds the Avro schema of its messages itself"
-            raise names.refusal("CONFIG_INVALID", what, "leave `avro` or `metadata` out")
+            raise names.unfit("metadata holds the Avro schema of its messages itself", "leave `avro` or `metadata` out")
         return avro
 
     @field_validator("columns")
@@ -69,13 +68,10 @@ class GivenStructure(Section):
     def _columns(cls, columns: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
         names.check_distinct(list(columns or ()))
         if columns is None and info.data.get("metadata", "") is None and info.data.get("avro", "") is None:
-            what = "its columns are unknown"
-            raise names.refusal("CONFIG_INVALID", what, "set `metadata`, `avro` or `columns`")
+            raise names.unfit("its columns are unknown", "set `metadata`, `avro` or `columns`")
         if columns is not None and info.data.get("metadata") is not None:
-            what = "metadata names the columns itself"
-            raise names.refusal("CONFIG_INVALID", what, "leave `columns` or `metadata` out")
+            raise names.unfit("metadata names the columns itself", "leave `columns` or `metadata` out")
         missing = [name for name in info.data.get("key", ()) if columns is not None and name not in columns]
         if missing:
-            what = f"the key column {missing[0]!r} is not among `columns`"
-            raise names.refusal("CONFIG_INVALID", what, "add it, spelled alike")
+            raise names.unfit(f"the key column {missing[0]!r} is not among `columns`", "add it, spelled alike")
         return columns

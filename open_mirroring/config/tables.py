@@ -1,8 +1,7 @@
 """The section of a mirror file about one table: names, key, and the origin of its first rows.
 
-Each check belongs to one field and may use the fields before it, so that one mistake does not hide another. Rules: G-08
-(initial loads), F-02, F-03 (folders, colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring
-landing zone requirements and format*).
+Each check belongs to one field and may use the fields before it. Rules: G-08 (initial loads), F-02, F-03 (folders,
+colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring landing zone requirements*).
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class DelimitedText(Section):
         letters = extension.isascii() and extension.isalnum() and extension == extension.lower()
         if not letters or len(extension) > 16 or extension == PARQUET:
             way_out = "up to 16 lower-case letters and digits: csv, tsv, psv"
-            raise names.refusal("CONFIG_INVALID", f"{extension!r} can be no extension of text files", way_out)
+            raise names.unfit(f"{extension!r} can be no extension of text files", way_out)
         return extension
 
     @field_validator("null_value")
@@ -112,7 +111,7 @@ class DelimitedText(Section):
         is_value = null_value.casefold() in ("true", "false", "nan", "inf", "infinity")
         if is_value or not re.fullmatch(_NULL_VALUE, null_value):
             way_out = "choose a word that no value is, such as __null__, or leave `null_value` out"
-            raise names.refusal("CONFIG_INVALID", f"{null_value!r} cannot stand for NULL in files of text", way_out)
+            raise names.unfit(f"{null_value!r} cannot stand for NULL in files of text", way_out)
         return null_value
 
     @property
@@ -131,10 +130,10 @@ def check_handover(handover: Handover, position: str) -> None:
     """Refuse a hand-over that does not match the position."""
     if handover == "quiesced" and position != names.BEGINNING:
         what = "where nothing was changed between export and stream, the entire stream comes after the load"
-        raise names.refusal("CONFIG_INVALID", what, "say `stream_from: beginning`, or `handover: exact`")
+        raise names.unfit(what, "say `stream_from: beginning`, or `handover: exact`")
     if handover == "exact" and position == names.BEGINNING:
         what = "`handover: exact` needs the first commit of the stream that is not in the export"
-        raise names.refusal("CONFIG_INVALID", what, "name it as `stream_from`, or set `handover: quiesced`")
+        raise names.unfit(what, "name it as `stream_from`, or set `handover: quiesced`")
 
 
 class StreamFromFile(Section):
@@ -197,7 +196,7 @@ class ExportLoad(Section):
     @classmethod
     def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if info.data.get("format") == "csv" and not types:
-            raise names.refusal("CONFIG_INVALID", "a CSV export has no types", "name the SQL type of every column")
+            raise names.unfit("a CSV export has no types", "name the SQL type of every column")
         names.check_distinct(list(types))
         return types
 
@@ -243,7 +242,7 @@ class JdbcLoad(Section):
     def _handover(cls, handover: Handover | None) -> Handover | None:
         if handover == "exact":
             what = "a database is read while it changes, so no position divides what is read from the stream"
-            raise names.refusal("CONFIG_INVALID", what, "set `handover: quiesced` if it is at rest, or load an export")
+            raise names.unfit(what, "set `handover: quiesced` if it is at rest, or load an export")
         return handover
 
     @field_validator("table")
@@ -255,9 +254,7 @@ class JdbcLoad(Section):
     @classmethod
     def _chunks(cls, chunks: int, info: ValidationInfo) -> int:
         if chunks > 1 and info.data.get("split_column", "") is None:
-            raise names.refusal(
-                "CONFIG_INVALID", "chunks need a column to cut by", "set `split_column`, or leave `chunks` out"
-            )
+            raise names.unfit("chunks need a column to cut by", "set `split_column`, or leave `chunks` out")
         return chunks
 
 
@@ -266,7 +263,7 @@ def _refuse_stream_of_proof(prove: JdbcLoad) -> None:
     for setting in ("handover", "stream_from"):
         if getattr(prove, setting) is not None:
             what = f"a proof hands nothing over to a stream, so `{setting}` means nothing"
-            raise names.refusal("CONFIG_INVALID", what, f"leave `{setting}` out")
+            raise names.unfit(what, f"leave `{setting}` out")
 
 
 class ProofExport(Section):
@@ -333,11 +330,11 @@ class ColumnSelection(Section):
         names.check_landed_names(rename.values())
         if patterns := [name for name in rename if "*" in name]:
             what = f"`rename` takes names, and {patterns[0]!r} is a pattern"
-            raise names.refusal("CONFIG_INVALID", what, "write out each column that has another name at the target")
+            raise names.unfit(what, "write out each column that has another name at the target")
         mirrored = _selected(info.data.get("include"), info.data.get("exclude", ())).of(rename)
         if out := [name for name in rename if name not in mirrored and "include" in info.data]:
             what = f"`rename` names the column {out[0]!r}, which `columns` leaves out"
-            raise names.refusal("CONFIG_INVALID", what, "leave it out of `rename`, or mirror it")
+            raise names.unfit(what, "leave it out of `rename`, or mirror it")
         return rename
 
     @property
@@ -496,8 +493,7 @@ class Table(Section):
     def loads_through_log(self) -> bool:
         """Whether its initial load goes through the change log, as changes do.
 
-        That is necessary if later changes complete the loaded rows (G-04), and for text files, so that all of them have
-        the same format.
+        So it does if later changes complete the loaded rows (G-04), and for text files, so that all have one format.
         """
         return bool(self.complete_rows) or self.delimited_text is not None
 
@@ -540,10 +536,7 @@ class Table(Section):
         return self
 
     def unhashed(self, known: Iterable[str]) -> list[str]:
-        """The columns that the table's own `hash` lists, without patterns, and that match no column (G-122).
-
-        Names that `columns` excludes are not checked, because they are not read.
-        """
+        """The columns that its own `hash` lists by name, that it reads, and that match no column (G-122)."""
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
 
     def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
@@ -570,9 +563,7 @@ class Table(Section):
         missing = [name for name in key if name not in mirrored]
         if missing:
             what = f"the key column {missing[0]!r} is not among `columns`"
-            raise names.refusal(
-                "CONFIG_INVALID", what, "add it to `columns`, spelled alike: no row is found without its key"
-            )
+            raise names.unfit(what, "add it to `columns`, spelled alike: no row is found without its key")
         known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *key)
         names.check_landed_names(map(chosen.landed_name, {name.casefold(): name for name in known}.values()))
         return key
@@ -584,7 +575,7 @@ class Table(Section):
         mirrored = {*_chosen(info.data.get("columns")).of(types), *info.data.get("key", ())}
         if out := [name for name in types if name not in mirrored]:
             what = f"`types` names the column {out[0]!r}, which `columns` leaves out"
-            raise names.refusal("CONFIG_INVALID", what, "leave it out of `types`, or take it into `columns`")
+            raise names.unfit(what, "leave it out of `types`, or take it into `columns`")
         return types
 
     @field_validator("hash")
@@ -592,11 +583,11 @@ class Table(Section):
     def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names.check_distinct(hash)
         if refused := hashed_key(info.data.get("key", ()), hash):
-            raise names.refusal("CONFIG_INVALID", *refused)
+            raise names.unfit(*refused)
         hashed = ColumnChoice(hashed=hash)
         if other := [n for n, kind in info.data.get("types", {}).items() if kind != "string" and hashed.hashes(n)]:
             what = f"`types` lands the column {other[0]!r} not as text, but its hash is text"
-            raise names.refusal("CONFIG_INVALID", what, "leave it out of `types`")
+            raise names.unfit(what, "leave it out of `types`")
         return hash
 
     @field_validator("complete_rows")
@@ -604,9 +595,9 @@ class Table(Section):
     def _complete_rows(cls, value: bool | None, info: ValidationInfo) -> bool | None:
         if value and info.data.get("full_rows"):
             what = "updates cannot both carry complete rows and need completing"
-            raise names.refusal("CONFIG_INVALID", what, "leave out `full_rows` or `complete_rows`")
+            raise names.unfit(what, "leave out `full_rows` or `complete_rows`")
         if value and info.data.get("key") == ():
-            raise names.refusal("CONFIG_INVALID", "a table without key accepts inserts only", "leave it out")
+            raise names.unfit("a table without key accepts inserts only", "leave it out")
         return value
 
     @field_validator("keys_never_change", "key_is_unique")
@@ -614,7 +605,7 @@ class Table(Section):
     def _of_the_key(cls, value: bool | None, info: ValidationInfo) -> bool | None:
         if value is not None and info.data.get("key") == ():
             could = "could change" if info.field_name == "keys_never_change" else "is unique"
-            raise names.refusal("CONFIG_INVALID", f"a table without key has none that {could}", "leave it out")
+            raise names.unfit(f"a table without key has none that {could}", "leave it out")
         return value
 
     @field_validator("delimited_text")
@@ -625,17 +616,17 @@ class Table(Section):
         lacking = [name for name in info.data.get("key", ()) if name not in text.columns]
         if lacking:
             what = f"the key column {lacking[0]!r} is not among the columns of `delimited_text`"
-            raise names.refusal("CONFIG_INVALID", what, "add it, spelled alike")
+            raise names.unfit(what, "add it, spelled alike")
         chosen = _chosen(info.data.get("columns"))
         differing = {*chosen.absent(text.columns), *text.columns} - {*chosen.of(text.columns)}
         if differing:
             what = f"`columns` and `delimited_text` differ in {min(differing)!r}"
-            raise names.refusal("CONFIG_INVALID", what, "name the same columns in both")
+            raise names.unfit(what, "name the same columns in both")
         names.check_landed_names(map(chosen.landed_name, text.columns))
         types = chosen._replace(types=tuple(info.data.get("types", {}).items()), hashed=info.data.get("hash", ()))
         if other := [n for n, kind in text.columns.items() if types.type_of(n) not in (None, kind)]:
             what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
-            raise names.refusal("CONFIG_INVALID", what, "say the same in both")
+            raise names.unfit(what, "say the same in both")
         return text
 
     @field_validator("initial_load")
@@ -647,13 +638,13 @@ class Table(Section):
             cls._without_key(load, info)
         elif load.handover is not None:
             what = "over the load of a table with a key changes are published as upserts, whatever both hold"
-            raise names.refusal("CONFIG_INVALID", what, "leave `handover` out")
+            raise names.unfit(what, "leave `handover` out")
         wanted = [*info.data["key"], *(_chosen(info.data.get("columns")).listed or ())]
         complete = isinstance(load, ExportLoad) and load.types and load.format != "qlik-full-load"
         missing = [n for n in wanted if complete and isinstance(load, ExportLoad) and n not in load.types]
         if missing:
             what = f"`types` of the export does not name {missing}, of `key` or `columns`"
-            raise names.refusal("CONFIG_INVALID", what, "name the SQL type of every column, spelled alike")
+            raise names.unfit(what, "name the SQL type of every column, spelled alike")
         return load
 
     @field_validator("prove")
@@ -665,37 +656,35 @@ class Table(Section):
 
     @staticmethod
     def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
-        """Refuse a load of a table without key that may share a row with its stream (G-127)."""
         what = "without a key a row that both the load and the stream bring would be there twice"
         if isinstance(load, JdbcLoad) and load.handover is None:
             way_out = (
                 "set `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
             )
             way_out += "the stream begins behind that; else load an export, or give the table a key"
-            raise names.refusal("CONFIG_INVALID", f"{what}, and a database is read while it changes", way_out)
+            raise names.unfit(f"{what}, and a database is read while it changes", way_out)
         if load.handover is None:
             way_out = "set `handover: quiesced` if nothing changed between the export and the first change of the "
             way_out += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
-            raise names.refusal("CONFIG_INVALID", what, f"{way_out}give the table a key")
+            raise names.unfit(what, f"{way_out}give the table a key")
         if info.data.get("delimited_text") is not None:
             what = "rows of a load that goes through the log are distinguished by their key"
-            way_out = "leave `delimited_text` out, or the initial load"
-            raise names.refusal("CONFIG_INVALID", what, way_out)
+            raise names.unfit(what, "leave `delimited_text` out, or the initial load")
 
 
 class TablePattern(Section):
-    """Tables by a pattern of their names. Each is mirrored from its first change that is seen (G-70).
+    """Tables by a pattern of their names, each mirrored from its first change that is seen (G-70).
 
-    Keys and columns are those that the source announces. Tables that are written out in the mirror file belong to no
-    pattern. Tables under ``ignore`` do not join. The first matching pattern counts.
+    Keys and columns are those that the source announces. Tables that are written out, or under ``ignore``, do not join.
+    The first matching pattern counts.
     """
 
-    source: Annotated[str, AfterValidator(names.check_pattern)] = Field(
+    source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
         description="schema.table at the source, in which * stands for any characters, as in sales.*. With a "
         "`key` it is one table that has the * in its name.",
         json_schema_extra={"pattern": r"^.*\*.*$"},
     )
-    exclude: tuple[Annotated[str, AfterValidator(names.check_pattern)], ...] = Field(
+    exclude: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
         default=(), description="schema.table, or patterns of them, that are not mirrored although they fit."
     )
     new_tables: Literal["join", "ask"] = Field(
@@ -738,7 +727,7 @@ class TablePattern(Section):
     def _target(cls, target: str) -> str:
         if "{table}" not in target:
             what = "all tables of the pattern would have one target"
-            raise names.refusal("CONFIG_INVALID", what, "write {table} in place of the table's name")
+            raise names.unfit(what, "write {table} in place of the table's name")
         names.check_target(target.replace("{schema}", "schema").replace("{table}", "table"))
         return target
 
@@ -747,13 +736,12 @@ class TablePattern(Section):
     def _of_each(cls, load: JdbcLoad | None) -> JdbcLoad | None:
         if load is not None and load.table is not None:
             what = "the rows of one table would be those of all"
-            raise names.refusal("CONFIG_INVALID", what, "leave `table` out: each is read by its own name")
+            raise names.unfit(what, "leave `table` out: each is read by its own name")
         return load
 
     @field_validator("prove")
     @classmethod
     def _together(cls, prove: JdbcLoad | None, info: ValidationInfo) -> JdbcLoad | None:
-        """Refuse here what would be refused for every table of the pattern."""
         if prove is not None:
             _refuse_stream_of_proof(prove)
         settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
@@ -774,8 +762,7 @@ class TablePattern(Section):
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
         """The table that a source announces with this name and key, as if the mirror file contained it.
 
-        Raises:
-            ValidationError: its target or a key column cannot be in a mirror file.
+        Raises ValidationError if it cannot be in a mirror file.
         """
         shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)

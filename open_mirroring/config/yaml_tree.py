@@ -1,7 +1,6 @@
 """Reads YAML with the line of every setting, and reports all mistakes of the text, not only the first.
 
-The values are those of ``yaml.safe_load``, including merge keys. Reported are duplicate keys, keys that are not text,
-aliases that are recursive or grow without limit, and secrets. A secret never enters the data, so nothing can show it.
+Values are those of ``yaml.safe_load``, with merge keys. A secret never enters the data, so nothing can show it.
 """
 
 from __future__ import annotations
@@ -23,13 +22,7 @@ _SOURCE_COLUMNS = "types"
 
 
 class YamlTree:
-    """The content of one YAML text.
-
-    Attributes:
-        data: the values of ``yaml.safe_load``, without secrets; None when the text is not YAML.
-        findings: the mistakes of the text.
-        withheld: paths of secrets; the data has placeholders there.
-    """
+    """The values and mistakes of one YAML text; *data* is None when it is none, and *withheld* are paths of secrets."""
 
     def __init__(self, text: str) -> None:
         self.data: Any = None
@@ -39,7 +32,10 @@ class YamlTree:
         self._values = 0
         self._flattened: set[int] = set()
         try:
-            self._read(text)
+            root = _composed(text)
+            if root is not None:
+                # Values are built from nodes: the loader reads nothing more.
+                self.data = self._value(yaml.SafeLoader(""), root, (), ())
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             self._broken(line, "the text holds a character that YAML forbids", "remove the control character")
@@ -65,12 +61,6 @@ class YamlTree:
     def is_withheld(self, path: SettingPath) -> bool:
         """Whether the value at *path*, or one around it, was a secret."""
         return any(path[:length] in self.withheld for length in range(len(path) + 1))
-
-    def _read(self, text: str) -> None:
-        root = _composed(text)
-        if root is not None:
-            # Values are built from nodes: the loader reads nothing more.
-            self.data = self._value(yaml.SafeLoader(""), root, (), ())
 
     def _broken(self, line: int, what: str, way_out: str) -> None:
         self.data = None
@@ -108,14 +98,8 @@ class YamlTree:
             line = key_node.start_mark.line + 1
             key = self._key(key_node)
             if key is None:
-                what, way_out = (
-                    "a key here is not text",
-                    "write a plain name, in quotes if it looks like a number or a date",
-                )
-                if isinstance(key_node, yaml.ScalarNode) and key_node.value.casefold() in _BOOLEANS:
-                    what = f"the name {key_node.value} is a yes/no in YAML, not a text"
-                    way_out = f"put it in quotes: '{key_node.value}'"
-                self.findings.append(Mistake(path, "CONFIG_INVALID", what, way_out, line))
+                way_out = "write a plain name, in quotes if it looks like a number, a date or a yes/no"
+                self.findings.append(Mistake(path, "CONFIG_INVALID", "a key here is not text", way_out, line))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
             if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
@@ -173,45 +157,10 @@ class YamlTree:
 
 
 def _composed(text: str) -> yaml.Node | None:
-    """Parse a text to nodes with libyaml if available: in pure Python a thousand tables take half a second.
-
-    Text that libyaml refuses is parsed again in Python, whose errors are known.
-    """
+    # With libyaml if available: in pure Python a thousand tables take half a second. What it refuses is parsed again.
     with suppress(yaml.YAMLError, ValueError, RecursionError):
         return yaml.compose(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return yaml.compose(text, yaml.SafeLoader)
-
-
-_BOOLEANS = ("yes", "no", "on", "off", "true", "false")
-_CAUSES = (
-    ("'\\t'", "a tab is where only spaces may", "replace the tab by spaces", False),
-    ("tab character", "a tab is where only spaces may", "replace the tab by spaces", False),
-    (
-        "mapping values are not allowed",
-        "a second colon in one setting, or a line that is indented deeper than the one above allows",
-        "indent the line like its neighbours; text with a colon belongs in quotes",
-        False,
-    ),
-    (
-        "expected <block end>",
-        "the line is indented otherwise than its neighbours",
-        "indent all settings of one level alike, and begin each item of a list with a dash",
-        False,
-    ),
-    (
-        "could not find expected ':'",
-        "a line has no colon with a space behind it",
-        "write `name: value`, with a space behind the colon",
-        True,
-    ),
-    (
-        "expected ',' or",
-        "an opened bracket is not closed, or a comma between its items is missing",
-        "close the bracket; text with a colon or a comma belongs in quotes",
-        True,
-    ),
-)
-"""The parser's words, the cause, the fix, and whether its position is the beginning of the faulty part."""
 
 
 class _TooLarge(Exception):
@@ -219,12 +168,12 @@ class _TooLarge(Exception):
 
 
 def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
-    problem, mark = error.problem or error.context or "it is malformed", error.problem_mark or error.context_mark
-    way_out = "correct the indentation, quotes or brackets there; text with special characters belongs in quotes"
-    for words, what, cure, is_earlier in _CAUSES:
-        if words in problem:
-            mark = error.context_mark or mark if is_earlier else mark
-            return (mark.line + 1 if mark else 1, f"the text is no YAML: {what}", cure)
+    problem, context = error.problem or "it is malformed", error.context or ""
+    # Of what has no end, the beginning is the faulty line.
+    is_earlier = "flow" in context or "simple key" in context
+    mark = error.context_mark if is_earlier else error.problem_mark or error.context_mark
     # The parser quotes aliases and tags, which are file content (`password: *hunter2`), but also its own words.
-    reason = re.sub(r"""(['"])(.*?)\1""", lambda m: m[0] if len(m[2]) < 2 or m[2][0] == "<" else "'…'", problem)
+    reason = re.sub(r"""(['"])(.*?)\1""", lambda m: m[0] if len(m[2]) < 2 or m[2][0] in "<\\" else "'…'", problem)
+    way_out = "correct the indentation (by spaces, no tabs), quotes, brackets or colons there (a space follows each); "
+    way_out += "text with special characters belongs in quotes"
     return (mark.line + 1 if mark else 1, f"the text is no YAML: {reason}", way_out)

@@ -1,9 +1,7 @@
 """Answers of the Fabric REST API about a mirrored database and its tables, as plain values.
 
-An unknown status word is not an error. It counts as *not ready*, and is shown as the service wrote it (R-02).
-
-Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status, Get Tables Mirroring
-Status.
+An unknown status word is not an error: it counts as *not ready*, and is shown as the service wrote it (R-02). Public
+source: Microsoft Learn, *Fabric REST APIs*, Get Mirroring Status, Get Tables Mirroring Status.
 """
 
 from __future__ import annotations
@@ -51,8 +49,7 @@ class DatabaseStatus(NamedTuple):
 class TableMirroringStatus(NamedTuple):
     """The entry of one table in the answer of ``getTablesMirroringStatus``.
 
-    *processed_rows* counts over the table's life; None when the service does not report it. *last_sync* is a time in
-    UTC, as the service wrote it.
+    *processed_rows* counts over the table's life; None if not reported. *last_sync* is in UTC, as the service wrote it.
     """
 
     schema: str
@@ -77,13 +74,13 @@ def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
     """The status of one table in an answer."""
     metrics = entry.get("metrics")
     known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
-    said = str(entry.get("status", ""))
+    said, count = str(entry.get("status", "")), known.get("processedRows")
     return TableMirroringStatus(
         schema=str(entry.get("sourceSchemaName") or ""),
         table=str(entry.get("sourceTableName") or ""),
         state=_state(TableMirrorState, said),
         said=_shown(said),
-        processed_rows=_count(known.get("processedRows")),
+        processed_rows=count if type(count) is int and count >= 0 else None,
         last_sync=_shown(str(known.get("lastSyncDateTime") or "")),
         error=error_text(entry.get("error")),
     )
@@ -91,10 +88,6 @@ def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
 
 def _state(states: type[State], said: str) -> State:
     return next((state for state in states if state.value == said), states(""))
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def error_text(error: object) -> str:

@@ -1,9 +1,7 @@
 """Calls of the Fabric REST API for mirrored databases: create, start, and read the status of database and tables.
 
-One status call serves all tables of the database, because calls are limited per identity (R-04).
-
-Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, *Mirrored database definition*, *Long
-running operations*, *Throttling*; R-01 to R-07.
+One status call serves all tables of the database, because calls are limited per identity (R-04). Public source:
+Microsoft Learn, *Fabric REST APIs: MirroredDatabase*, *Long running operations*, *Throttling*; R-01 to R-07.
 """
 
 from __future__ import annotations
@@ -42,16 +40,11 @@ class MirroredDatabase(NamedTuple):
 
 
 class FabricApi:
-    """Calls of the API. Nothing is cached.
+    """Calls of the API with tokens for the API, not for storage (R-03). Nothing is cached.
 
-    Args:
-        login: the identity that calls; its tokens are for the API, not for storage (R-03).
-        timeout_seconds: after this time without an answer, the outcome of a call counts as unknown.
-
-    Raises:
-        TerminalError: from every call: ``SERVICE_REFUSED`` with the API's own code; what
-            :class:`~open_mirroring.remote.entra.AuthorizedService` raises.
-        TransientError: from every call: no usable answer; a call that changes something may have been carried out.
+    Each call raises ``SERVICE_REFUSED`` with the API's own code, and what
+    :class:`~open_mirroring.remote.entra.AuthorizedService` raises. Without a usable answer (TransientError) a call that
+    changes something may have been carried out.
     """
 
     def __init__(
@@ -113,10 +106,9 @@ class FabricApi:
         return None
 
     def start(self, database: MirroredDatabase) -> None:
-        """Start a database that was never started.
+        """Start a database that was never started: the caller checks that it is ``Initialized`` (R-07).
 
-        Starting a stopped database rebuilds every table from scratch (F-76). So the caller reads the state first, and
-        starts only a database that is ``Initialized`` (R-07).
+        Starting a stopped database rebuilds every table from scratch (F-76).
         """
         path = f"{_path(database)}/startMirroring"
         self._expect(self._service.send(Request("POST", path, repeatable=False)), path)
@@ -161,7 +153,8 @@ class FabricApi:
         operation = f"/v1/operations/{quote(answer.headers.get('x-ms-operation-id', ''), safe='')}"
         waited = 0.0
         while waited < _OPERATION_SECONDS:
-            seconds = _seconds(answer.headers.get("Retry-After", ""))
+            retry = answer.headers.get("Retry-After", "")
+            seconds = float(retry) if retry.isascii() and retry.isdigit() else _ASK_AGAIN_SECONDS
             self._sleep(seconds)
             waited += seconds
             answer = self._service.send(Request("GET", operation, repeatable=True))
@@ -224,10 +217,6 @@ def _json(answer: Answer) -> Any:
         return json.loads(answer.body)
     except ValueError:
         return None
-
-
-def _seconds(retry_after: str) -> float:
-    return float(retry_after) if retry_after.isascii() and retry_after.isdigit() else _ASK_AGAIN_SECONDS
 
 
 def _refused(answer: Answer, path: str, error: str = "") -> TerminalError:

@@ -1,8 +1,7 @@
-"""Creates the mirrored database of a mirror, and starts it once its structure and first files are there.
+"""Creates the mirrored database of a mirror, and starts it once its structure and first files are there (R-06, F-42).
 
-Fabric does not start a database that is created over REST (R-06). That is intended: all tables and first files must
-exist before mirroring starts (F-42). Every step checks first, so the next run continues after a killed one. A stopped
-database is never started: a start would rebuild every table from scratch (R-07, F-76).
+Every step checks first, so the next run continues after a killed one. A stopped database is never started: a start
+would rebuild every table from scratch (R-07, F-76).
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ _PATIENCE_SECONDS = 600.0
 def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
     """The mirror's database. If it is given by name and does not exist, it is created with its definition (R-05).
 
-    Raises:
-        TerminalError: ``PLACE_MISSING`` when the workspace or a database given by GUID does not exist, or the database
-            mirrors something else; what the API raises.
-        TransientError: what the API raises. If the database was created nevertheless, the next run finds it.
+    Raises ``PLACE_MISSING`` when the workspace or a database given by GUID does not exist, or the database mirrors
+    something else; what the API raises. If the database was created nevertheless, the next run finds it.
     """
     zone = mirror.landing_zone
     workspace, item = zone.workspace or "", zone.item or ""
@@ -83,12 +80,7 @@ def _report_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
 
 
 def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> DatabaseStatus:
-    """The state of a database once it is neither initializing nor starting.
-
-    Raises:
-        TerminalError: ``TARGET_FAILED``.
-        TransientError: ``TARGET_BUSY`` when it takes too long or its state is unknown (R-02).
-    """
+    """The state of a database once it is at rest. Raises ``TARGET_FAILED``; ``TARGET_BUSY`` if that takes too long."""
     waited = 0.0
     while (status := api.status(database)).state in _PASSING and waited < _PATIENCE_SECONDS:
         sleep(_ASK_AGAIN_SECONDS)
@@ -111,11 +103,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
 
 
 def start_if_new(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Start a database that was never started. Returns its state afterwards, in the service's own word.
-
-    Raises:
-        MirroringError: as from :func:`settled`; what the API raises.
-    """
+    """Start a database that was never started. Returns its state afterwards, in the service's own word."""
     status = settled(api, database, sleep)
     if status.state is not DatabaseState.INITIALIZED:
         return status.said

@@ -1,10 +1,7 @@
 """Reads the status of a mirrored database and its tables from Fabric: two calls for the complete database.
 
-Nothing here starts a stopped database: that would rebuild every table from scratch (R-07, F-76). Without status calls,
-a folder of Delta tables can show whether a table exists. A reset waits for that before and after it rebuilds a table
-(F-75).
-
-Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*; R-01 to R-04, R-07.
+Nothing here starts a stopped database (R-07, F-76). Without status calls, a folder of Delta tables can show whether a
+table exists, for which a reset waits (F-75). Public source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*.
 """
 
 from __future__ import annotations
@@ -56,12 +53,11 @@ class FabricTarget:
         self._found: MirroredDatabase | None = None
         self._lock = threading.Lock()
 
-    def statuses(self, folders: Iterable[str], *, trust_counters: bool = False) -> dict[str, TargetStatus]:
+    def statuses(self, folders: Iterable[str]) -> dict[str, TargetStatus]:
         """The status of the table of each folder, from one request for all of them (R-04).
 
-        A call without an answer, or with an unknown word, is retried once; then the status is ``UNKNOWN``, with the
-        reason (R-02). There is no retry when the service asks us to wait. When it refuses this login or item, the
-        status is ``REFUSED``, with its code.
+        A call without an answer, or with an unknown word, is retried once; then the status is ``UNKNOWN`` (R-02). When
+        the service asks us to wait there is no retry; when it refuses this login or item, the status is ``REFUSED``.
         """
         look: _Look | None = None
         why = ""
@@ -81,28 +77,15 @@ class FabricTarget:
                 break
         if look is None:
             return dict.fromkeys(folders, TargetStatus(TargetState.UNKNOWN, why))
-        return {
-            folder: target_status(look.database, entry_of(folder, look.tables), trust_counters=trust_counters)
-            for folder in folders
-        }
+        return {folder: target_status(look.database, entry_of(folder, look.tables)) for folder in folders}
 
     def prove(self) -> None:
-        """Request the status once, to check that this login is allowed to; the answer itself does not matter.
-
-        Raises:
-            TerminalError: the API refuses this login or item; ``PLACE_MISSING`` when it shows no such database.
-            TransientError: the API gave no plain answer; nothing is proved.
-        """
+        """Request the status once, to check that this login may. Raises ``PLACE_MISSING``, and what the API raises."""
         if self._look() is None:
             raise self._missing()
 
     def database(self) -> MirroredDatabase:
-        """The database by its GUIDs. If the zone contains them, no call is made.
-
-        Raises:
-            TerminalError: ``PLACE_MISSING``; the API refuses this login.
-            TransientError: the API gave no plain answer.
-        """
+        """The database by its GUIDs; no call if the zone contains them. Raises ``PLACE_MISSING``."""
         found = self._database()
         if found is None:
             raise self._missing()

@@ -1,10 +1,8 @@
 """Converts the answers of the status calls into one :class:`TargetStatus` per table, as the gate needs it.
 
-Pure functions. A table is judged together with its database, because the two can differ (R-09): a table may have failed
-in a running database, and the tables of a stopped database are still called *Replicating*.
-
-Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status and Get Tables
-Mirroring Status; *Monitor Fabric mirrored database replication*; R-02, R-07.
+A table is judged together with its database, because the two can differ (R-09): a table may have failed in a running
+database, and the tables of a stopped one are still called *Replicating*. Public source: Microsoft Learn, *Fabric REST
+APIs: MirroredDatabase*; *Monitor Fabric mirrored database replication*; R-02, R-07.
 """
 
 from __future__ import annotations
@@ -37,19 +35,14 @@ class TargetState(Enum):
 
 
 class TargetStatus(NamedTuple):
-    """The target's status of one table.
+    """The target's status of one table: its state with its database, and the service's own words.
 
-    Attributes:
-        state: of the table, including its database.
-        detail: the service's own words with its error; for a throttled table, until when.
-        processed_rows: rows applied over the table's life; None unless that counter is trusted.
-        counted_rows: the same counter, trusted or not; None where the service did not report it.
-        last_sync: the time of the last applied change, as the service wrote it.
+    *counted_rows* is the service's count of rows over the table's life, which proves nothing of a file (F-35); None
+    where it was not reported. *last_sync* is when the last change was applied, as the service wrote it.
     """
 
     state: TargetState
     detail: str = ""
-    processed_rows: int | None = None
     counted_rows: int | None = None
     last_sync: str = ""
 
@@ -67,9 +60,7 @@ _OF_DATABASE = {
 _WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED: TargetState.STOPPED}
 
 
-def target_status(
-    database: DatabaseStatus, table: TableMirroringStatus | None, *, trust_counters: bool
-) -> TargetStatus:
+def target_status(database: DatabaseStatus, table: TableMirroringStatus | None) -> TargetStatus:
     """The status of one table, from its database and its own entry. *table* is None if the target does not list it.
 
     A failed or stopped table counts before any state of its database, and an unknown word before *running*. No
@@ -87,9 +78,11 @@ def target_status(
             state = TargetState.UNKNOWN
     if state in (TargetState.RUNNING, TargetState.PAUSED, TargetState.UNKNOWN) and "throttl" in words.casefold():
         state = TargetState.THROTTLED
-    counted = None if table is None else table.processed_rows
-    trusted = counted if trust_counters else None
-    return TargetStatus(state, words, trusted, counted, "" if table is None else table.last_sync)
+    return (
+        TargetStatus(state, words)
+        if table is None
+        else TargetStatus(state, words, table.processed_rows, table.last_sync)
+    )
 
 
 def entry_of(folder: str, tables: Iterable[TableMirroringStatus]) -> TableMirroringStatus | None:

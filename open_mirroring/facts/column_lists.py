@@ -12,10 +12,7 @@ from open_mirroring.facts.kind import Kind
 
 
 class ColumnList(NamedTuple):
-    """A column list of a table: whether a row proved it complete, its lowest position, and its places.
-
-    *cols* is JSON of name, type and place of each column.
-    """
+    """A column list as JSON of names, types and places; whether a row proved it complete, and its rows' places."""
 
     cols: str
     whole: bool
@@ -41,8 +38,7 @@ def fold(
 ) -> tuple[dict[str, ColumnList], bool]:
     """The lists that a batch brought as they are known now, and whether a known one was proved complete by it.
 
-    With *of_reading* a list is that of the table when it was read, not when the row changed. It counts behind all that
-    was read of the table before (G-60): a row that is late, or read again, has the columns of now.
+    With *of_reading* a list counts behind all that was read of the table before (G-60).
     """
     lists, proved, changed = dict(known), False, dict[str, ColumnList]()
     for cols, places in found.items():

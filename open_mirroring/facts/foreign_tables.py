@@ -22,10 +22,7 @@ class Ignored(NamedTuple):
 
 
 class ForeignTable(NamedTuple):
-    """A table that is not mirrored, or all those beyond :data:`NAMES_KEPT` (*name* is empty).
-
-    *highest* is the highest position among its messages; empty where their format does not contain it.
-    """
+    """A table that is not mirrored, or all those beyond :data:`NAMES_KEPT` (*name* is empty)."""
 
     name: str
     messages: int

@@ -1,7 +1,6 @@
-"""Full loads that a source sends into its stream: where their rows and the changes of a table are in each partition.
+"""Where the rows of full loads that a source sends into its stream, and the changes of a table, are by partition.
 
-A full load ends before the first change of its table is sent. A row of a full load behind that place means that the
-source was loaded again (K-18).
+A row of a full load behind the first change of its table means that the source was loaded again (K-18).
 """
 
 from __future__ import annotations
@@ -40,16 +39,10 @@ FULL_LOADS = Kind[LoadPlaces]("full_loads", LoadPlaces, _merge)
 def fold(
     known: Mapping[str, int], found: Mapping[str, LoadPlaces], begins: Mapping[str, int], read_to_end: Mapping[str, int]
 ) -> tuple[dict[str, int], str | None]:
-    """Where the changes of a table begin after a batch, and a row that came after them; None: none did.
+    """Where the changes of a table begin after a batch, by partition, and a row that came after them; None: none did.
 
-    By partition it is a place behind which no row of the first full load can be.
-
-    Args:
-        known: the places before it.
-        found: what the batch read.
-        begins: where the newest full load begins, by partition: what is read again from before it shows nothing.
-        read_to_end: the last place of each partition that was read up to its end. Only such a partition has a place
-            before it has a change of the table: a load that is still being read from a slow partition is no reload.
+    What is read again from before *begins*, where the newest full load begins, shows nothing. Only a partition that was
+    *read_to_end* has a place before it has a change: a load that is still read from a slow partition is no reload.
     """
     starts, reloaded = dict(known), None
     for origin, (last_loaded, first_change) in sorted(found.items()):

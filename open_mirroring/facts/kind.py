@@ -1,7 +1,7 @@
 """Carries facts: small plain values, each of a kind, about a table (or the mirror), under a name within that.
 
-A task returns facts in addition to its log files; the driver merges them, the manifest of the batch keeps them, and the
-ledger folds them into its state. Nothing on the way opens them, so a new observation is a module of this package.
+A task returns them next to its log files, the driver merges them, the manifest keeps them, and the ledger folds them
+into its state. Nothing on the way opens them, so a new observation is a module of this package.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ _KINDS: dict[str, Kind[Any]] = {}
 
 
 class Kind(Generic[V]):
-    """A kind of fact.
-
-    Args:
-        name: under which manifests keep it.
-        value: the type of its values.
-        merge: makes one value of two with the same table and name; neither order nor grouping may matter.
-    """
+    """A kind of fact: its name in manifests, the type of its values, and a *merge* in any order."""
 
     def __init__(self, name: str, value: Any, merge: Callable[[V, V], V]) -> None:
         self.name, self.merge = name, merge

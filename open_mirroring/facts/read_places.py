@@ -1,7 +1,6 @@
 """The places of a partition that were read, as runs of consecutive numbers, so that missing messages are detected.
 
-A broker numbers the messages of a partition without a gap. An unread number between two read ones is a lost message. A
-partition whose first read number is not its first number was read too late.
+A broker numbers messages without a gap. A partition whose first read number is not its first one was read too late.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ RUNS_KEPT = 1_000
 
 
 class Run(NamedTuple):
-    """Consecutive places that were all read, from the first to the last.
-
-    If the last is one below the first, nothing was read, and reading continues at the first.
-    """
+    """Consecutive places that were all read; if the last is one below the first, reading continues at the first."""
 
     first: int
     last: int
@@ -65,9 +61,6 @@ def fold(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]])
 
 
 def begun_late(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, int]:
-    """The first place of partitions that come up next to others, and not with their first message (G-143).
-
-    They may have had messages behind the initial load of a table. *known* are all partitions.
-    """
+    """The first place of partitions that come up next to known others, and not with their first message (G-143)."""
     late = {name: runs[0].first for name, runs in sorted(found.items()) if runs and runs[0].first}
     return {name: first for name, first in late.items() if known and name not in known}

@@ -8,11 +8,7 @@ from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch
 
 
 def fold(known: Mapping[str, int], found: Collection[str]) -> tuple[dict[str, int], list[str]]:
-    """The ordinals of the incarnations that a batch has changes of, as far as they are new, and those without one.
-
-    The first stream has the ordinal 0 by itself. Of a later one nothing tells what happened in between: an operator
-    gives it its ordinal.
-    """
+    """The ordinals of a batch's new incarnations, and those for which only an operator can give one (G-01)."""
     loads = {epoch: LOAD_ORDINAL for epoch in found if is_load_epoch(epoch) and epoch not in known}
     fresh = sorted(epoch for epoch in found if not is_load_epoch(epoch) and epoch not in known)
     if len(fresh) == 1 and all(map(is_load_epoch, known)):

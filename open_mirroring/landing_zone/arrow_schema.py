@@ -1,8 +1,4 @@
-"""The Arrow schema of a landing-zone file.
-
-It is separate from :mod:`~open_mirroring.landing_zone.schema` because importing Arrow is slow, and code that only
-handles columns does not need it.
-"""
+"""The Arrow schema of a landing-zone file, apart from that of columns because importing Arrow is slow."""
 
 from __future__ import annotations
 
@@ -33,21 +29,13 @@ _SIMPLE: dict[str, pa.DataType] = {
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
-    """The Arrow type of a landing type.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
-    """
+    """The Arrow type of a landing type. Raises ``TYPE_UNSUPPORTED`` for any other text."""
     decimal = check_type(landing_type)
     return _SIMPLE[landing_type] if decimal is None else pa.decimal128(*decimal)
 
 
 def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
-    """The columns that the Parquet schema of one of our data files contains, without the marker.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that none of our files has.
-    """
+    """The columns in the Parquet schema of one of our data files, without the marker. Raises ``TYPE_UNSUPPORTED``."""
     names = {arrow: name for name, arrow in _SIMPLE.items()}
     found = []
     for field in schema:

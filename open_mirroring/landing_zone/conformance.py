@@ -1,7 +1,6 @@
-"""Checks before the first run that a store does what the publish protocol needs, in a scratch folder.
+"""Checks before the first run that a store does what the publish protocol needs, below ``_scratchPad`` (F-05).
 
-OneLake does not document the conditions of a rename for every region (O-05). So the check runs against the real
-endpoint with the real login. All files are below ``_scratchPad``, where the service reads nothing (F-05).
+OneLake does not document the conditions of a rename for every region (O-05): the check asks the real endpoint.
 """
 
 from __future__ import annotations
@@ -31,12 +30,7 @@ class Deviation(NamedTuple):
 
 
 def deviations(store: LandingZoneStore) -> list[Deviation]:
-    """All differences between the store and what the protocol needs. The scratch files are removed.
-
-    Raises:
-        TransientError: the store gave no plain answer; nothing is proved.
-        TerminalError: the store cannot be reached in this way at all.
-    """
+    """All differences between the store and what the protocol needs. The scratch files are removed."""
     folder = f"{SCRATCH_FOLDER}/conformance-{uuid4().hex}"
     probe = _Probe(store, folder)
     found: list[Deviation] = []

@@ -253,7 +253,7 @@ def _reading(path: Path) -> Iterator[None]:
             "UNREACHABLE",
             error.strerror or str(error),
             where=str(path),
-            way_out="the call is repeated; look after disk",
+            way_out="the call is tried again; check the disk",
         ) from error
     except pa.ArrowException as error:
         raise invalid_file(path, f"it cannot be read: {error}") from error

@@ -1,17 +1,15 @@
 """Writes data files of delimited text (F-20, F-22, F-24, F-25).
 
-Only texts and bytes are quoted, with quotes doubled inside. The service recognizes NULL by the text of a field, quoted
-or not, so no value may equal the NULL text. Times are UTC without a zone. Bytes are Base64, because no page documents
-their format. A text file has no footer, so its digest is that of its bytes.
+Only texts and bytes are quoted. The service recognizes NULL by the text of a field, quoted or not, so no value may
+equal it. Times are UTC without a zone; bytes are Base64, as no page documents them. Without a footer, the digest is of
+the bytes.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,9 +23,7 @@ _ROWS_AT_ONCE = 65_536
 def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> WrittenFile:
     """Write one text file, header first, with the marker as the last column (F-25). An existing file is replaced.
 
-    Raises:
-        TerminalError: ``FILE_UNFIT`` when the rows do not match the schema, or contain NaN, an infinity or a value that
-            equals the NULL text.
+    Raises ``FILE_UNFIT`` for rows that do not match the schema, NaN, an infinity, or a value that equals the NULL text.
     """
     names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]
     with path.open("wb") as file:
@@ -45,13 +41,9 @@ def bytes_digest(path: Path) -> str:
     """The digest of a file's bytes as 32 hex digits."""
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
-        for piece in _pieces(file):
+        for piece in iter(lambda: file.read(1 << 20), b""):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: file.read(1 << 20), b"")
 
 
 def reads_as_null(column: pa.Array, null: str) -> pa.Array:

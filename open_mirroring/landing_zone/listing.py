@@ -44,10 +44,7 @@ class ListedItem(NamedTuple):
 
 
 def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
-    """The objects of tables by table folder and path, from one listing of the zone.
-
-    They come from the table's folder, and from the folder of the same name in the zone's processed folders (F-36).
-    """
+    """The objects of tables by table folder and path, from one listing of the zone and its processed folders (F-36)."""
     found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
     for info in store.list(""):
         first, _, rest = info.path.partition("/")
@@ -67,8 +64,7 @@ def split_listing(
     """The items of the table at *folder*, from listings of that folder and of the processed folders.
 
     Data files have the table's *extension*; any other numbered file is foreign. Processed folders are read inside the
-    table's folder and at the zone's root, as ``<processed folder>/<table folder>/…`` (F-36). Their other content is the
-    service's own. Objects of other tables are left out, and so are names with an underscore, except staging of this
+    table's folder and at the zone's root (F-36). Names with an underscore are left out, except staging of this
     generation (F-05).
     """
     staging = f"{staging_folder(folder, generation)}/"

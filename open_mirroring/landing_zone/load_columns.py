@@ -11,8 +11,8 @@ from open_mirroring.landing_zone.schema import LandingColumn
 class LoadColumn(NamedTuple):
     """A column of the load: landing type, SQL type if known, and what differs at the target.
 
-    *held* describes times whose SQL type is unknown: ``wall clock`` without a zone, ``zone`` for times in a zone other
-    than UTC, ``milliseconds`` for whole milliseconds.
+    *held* describes times whose SQL type is unknown: ``wall clock`` without a zone, ``zone`` in another one than UTC,
+    ``milliseconds`` for whole milliseconds.
     """
 
     name: str

@@ -220,10 +220,10 @@ def _store_errors(root: Path, path: str) -> Iterator[None]:
             raise _unsafe(path, f"cannot be used: {what}") from error
         if error.errno in (errno.EBUSY, errno.ETXTBSY):
             raise TransientError(
-                "CHANGED_MEANWHILE", what, where=where, way_out="the call is repeated; look what uses the folder"
+                "CHANGED_MEANWHILE", what, where=where, way_out="run it again, or end what uses the folder"
             ) from error
         raise disk_error(error, where) or TransientError(
-            "UNREACHABLE", what, where=where, way_out="the call is repeated; if it stays, look after disk and mount"
+            "UNREACHABLE", what, where=where, way_out="it is tried again; if the error stays, check disk and mount"
         ) from error
 
 

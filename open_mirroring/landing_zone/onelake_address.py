@@ -1,8 +1,7 @@
 """The address of a landing zone in OneLake.
 
-Public source: Microsoft Learn, *Connecting to Microsoft OneLake*. The account is ``onelake``, the container a
-workspace, the first folder an item. Both are given by GUID or both by name; an item's name has its type as suffix
-(O-01).
+Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: account ``onelake``, container workspace, first
+folder item; both by GUID, or both by name, the item's with its type as suffix (O-01).
 """
 
 from __future__ import annotations
@@ -18,17 +17,11 @@ DEFAULT_PATH = "Files/LandingZone"
 
 @dataclass(frozen=True)
 class OneLakeZone:
-    """A landing zone in an item of a workspace.
+    """A landing zone in an item of a workspace, both by GUID or both by name.
 
-    It holds the login, including the secret. Workers get it inside a function, which stays in memory, never in the data
-    of a job, which may be written to a file. Its text shows no secret.
-
-    Args:
-        workspace: its GUID or its name.
-        item: its GUID or its name with the suffix, in the same form as *workspace*.
-        endpoint: scheme and host of the DFS endpoint.
-        timeout_seconds: after this time without an answer, the outcome of a call counts as unknown.
-        fabric_endpoint: scheme and host of the Fabric API, which reports the item's status.
+    It holds the login: workers get it inside a function, which stays in memory, never in the data of a job. Its text
+    shows no secret. *endpoint* is scheme and host of DFS, *fabric_endpoint* of the Fabric API; after *timeout_seconds*
+    without an answer the outcome of a call counts as unknown.
     """
 
     workspace: str

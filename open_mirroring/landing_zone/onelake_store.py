@@ -287,7 +287,7 @@ class OneLakeStore:
                     "CHANGED_MEANWHILE",
                     f"the folder cannot be deleted now: {described(answer)}",
                     where=folder,
-                    way_out="the call is repeated; look what uses the folder",
+                    way_out="run the command again; if it fails again, find and end the program that uses the folder",
                 )
             token = answer.headers.get("x-ms-continuation", "")
             if not token:

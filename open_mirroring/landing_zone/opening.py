@@ -26,7 +26,7 @@ ZoneAddress = LocalZone | OneLakeZone
 def open_store(address: ZoneAddress) -> LandingZoneStore:
     """The store of a landing zone; its folder is created with the first object.
 
-    A process has one store per zone in OneLake, so that connections, tokens and the retry budget are shared.
+    A process has one store per zone in OneLake: connections, tokens and the retry budget are shared.
     """
     return _onelake_store(address) if isinstance(address, OneLakeZone) else LocalStore(address.path)
 

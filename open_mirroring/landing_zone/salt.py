@@ -1,7 +1,7 @@
 """The salt of hashed columns (G-121).
 
-The salt itself is never stored. The ledger and the footers of files store a check value, computed slowly from the salt:
-it distinguishes salts without revealing them.
+It is never stored. Ledger and footers have a check value, computed slowly from it: it distinguishes salts without
+revealing them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The columns of a landing-zone file: which types exist, and which changes need no reload.
 
-The target documents simple Parquet types only (F-80 to F-82). Undocumented types (nanoseconds, unsigned, TIME, decimals
-beyond 38 digits) are never written. A nullable column may be added to a table; any other change needs a reload (F-83 to
-F-90).
+Only types that the target documents are written (F-80 to F-82). A nullable column may be added to a table; any other
+change needs a reload (F-83 to F-90).
 """
 
 from __future__ import annotations
@@ -32,13 +31,9 @@ _EXTRA = f"{ROW_MARKER}:"
 
 
 class LandingColumn(NamedTuple):
-    """A column of a mirrored table.
+    """A column of a mirrored table, by its name at the source, which is used everywhere except in files of the zone.
 
-    Attributes:
-        name: its name at the source, used everywhere except in files of the landing zone.
-        type: a type accepted by :func:`check_type`.
-        renamed: its name in files and at the target, if different (G-120).
-        salted: the check value of the salt, if the column is hashed (G-121).
+    *renamed* is its name in files, if different (G-120); *salted* the check value of the salt, if it is hashed (G-121).
     """
 
     name: str
@@ -66,11 +61,7 @@ def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]
 
 
 def refuse_reserved(name: str) -> None:
-    """Refuse a source column whose name the target or a reader of its files would misread.
-
-    Raises:
-        TerminalError: ``COLUMN_NAME_INVALID``.
-    """
+    """Refuse (``COLUMN_NAME_INVALID``) a source column whose name the target or a reader of its files would misread."""
     what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
         raise TerminalError("COLUMN_NAME_INVALID", what, way_out=f"the target reserves this name: {way_out}")
@@ -80,13 +71,9 @@ def refuse_reserved(name: str) -> None:
 
 
 def check_type(landing_type: str) -> tuple[int, int] | None:
-    """Digits and scale of a decimal; None for any other landing type.
+    """Digits and scale of a decimal; None for any other landing type. Raises ``TYPE_UNSUPPORTED`` for any other text.
 
-    Landing types are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with
-    p ≤ 38.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
+    They are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with p ≤ 38.
     """
     if landing_type in _SIMPLE:
         return None
@@ -113,19 +100,15 @@ def wider(one: str, other: str) -> str | None:
     if pair <= {"bool", *_DIGITS}:
         return max(pair, key=lambda kind: _DIGITS.get(kind, 0))
     if pair & {"float32", "float64"}:
-        return _wider_float(pair)
+        if pair <= {"bool", "float32", "int16"}:
+            return "float32"
+        return "float64" if pair <= {"bool", "float32", "float64", "int16", "int32"} else None
     digits = [(1, 0) if kind == "bool" else _exact_digits(kind) for kind in (one, other)]
     if None in digits:
         return None
     whole = max(precision - scale for precision, scale in filter(None, digits))
     scale = max(scale for _, scale in filter(None, digits))
     return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else None
-
-
-def _wider_float(pair: set[str]) -> str | None:
-    if pair <= {"bool", "float32", "int16"}:
-        return "float32"
-    return "float64" if pair <= {"bool", "float32", "float64", "int16", "int32"} else None
 
 
 def is_exact_number(kind: str) -> bool:
@@ -179,9 +162,8 @@ class TableSchema(NamedTuple):
     def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
         """The union with the columns of new rows. Of two types of a column, the one that holds both.
 
-        Raises:
-            TerminalError: ``SCHEMA_CHANGED`` when no type holds both (F-87). ``COLUMN_NAME_INVALID`` for names like the
-                marker's or with a NUL, and for two names that differ only in case or would be equal at the target.
+        Raises ``SCHEMA_CHANGED`` when no type holds both (F-87); ``COLUMN_NAME_INVALID`` for a name that the target
+        cannot hold next to the others.
         """
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}
@@ -215,16 +197,12 @@ def _refuse_name(column: LandingColumn, twin: str | None, alike: LandingColumn |
     if column.tells not in EXTRA_TYPES:
         refuse_reserved(column.name)
     if twin is not None:
-        code, what = "COLUMN_NAME_INVALID", f"columns {twin!r} and {column.name!r} differ in case only"
-        way_out = "the target compares names without case: rename one at the source or list `columns`"
-    elif alike is not None and (column.tells or alike.tells):
-        code, what = "COLUMN_NAME_INVALID", "a column of the source and one of `extra_columns` would both land as "
-        what += f"{column.landed_name!r}"
-        way_out = "choose another name under `extra_columns`, or for the source's column by `rename`"
+        what, way_out = f"columns {twin!r} and {column.name!r} differ in case only", "rename one or list `columns`"
     elif alike is not None:
-        code, what = "COLUMN_NAME_INVALID", f"columns {alike.name!r} and {column.name!r} would both land as "
-        what += f"{column.landed_name!r}"
-        way_out = "give one of them another name by `rename`, or leave it out by `columns`"
+        both = "a column of the source and one of `extra_columns`"
+        both = both if column.tells or alike.tells else f"columns {alike.name!r} and {column.name!r}"
+        what = f"{both} would both land as {column.landed_name!r}"
+        way_out = "give one of them another name by `rename` or under `extra_columns`, or leave it out by `columns`"
     else:
         return
-    raise TerminalError(code, what, way_out=way_out)
+    raise TerminalError("COLUMN_NAME_INVALID", what, way_out=way_out)

@@ -1,10 +1,8 @@
-"""The interface of a store that holds a landing zone.
+"""The interface of a store that holds a landing zone: few methods, as folder and OneLake must fail in the same ways.
 
-It has few methods, because the local folder and OneLake must fail in the same ways. Paths are relative to the zone's
-root, with ``/`` between parts. Only :mod:`open_mirroring.landing_zone.layout` builds them.
-
-Every method may raise :class:`~open_mirroring.errors.TransientError` when its outcome is unknown: it may have happened,
-may happen later, or never (O-08). The caller checks, or repeats the identical request; it never assumes.
+Paths are relative to the zone's root; only :mod:`open_mirroring.landing_zone.layout` builds them. Every method may
+raise TransientError when its outcome is unknown: it may have happened, may happen later, or never (O-08). The caller
+checks, or repeats the identical request; it never assumes.
 """
 
 from __future__ import annotations
@@ -49,10 +47,10 @@ class LandingZoneStore(Protocol):
     """Storage of one landing zone."""
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object from bytes or a local file; None when the name is taken.
+        """Create an object from bytes or a local file, with its parent folders; None when the name is taken.
 
-        Parent folders are created. The object is complete and durable when this returns. Readers may see a partial
-        object under this name before, which is why only :meth:`rename` makes final names.
+        The object is complete and durable when this returns. Readers may see a part of it before, which is why only
+        :meth:`rename` makes final names.
         """
         ...
 
@@ -83,11 +81,8 @@ class LandingZoneStore(Protocol):
     def delete_folder(self, folder: str) -> None:
         """Remove a folder with its content, if it exists.
 
-        When this returns, nothing of the folder is visible any more, and a rename from or into it is refused (F-71).
-        What is created there later belongs to another folder.
-
-        Raises:
-            TransientError: ``CHANGED_MEANWHILE`` while the folder is in use (F-73). Part of it may be gone; retry.
+        Then nothing of it is visible any more, and a rename from or into it is refused (F-71). Raises
+        ``CHANGED_MEANWHILE`` while the folder is in use (F-73); part of it may be gone then.
         """
         ...
 
@@ -95,10 +90,7 @@ class LandingZoneStore(Protocol):
 def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
     """Create a file atomically, through a staging name that is used once. False when the name is taken.
 
-    After a crash only the staging name may remain.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when the staging name is not new; what the store raises.
+    After a crash only the staging name may remain. Raises ``CHANGED_MEANWHILE`` when that is not new.
     """
     info = store.create(staged, content)
     if info is None:

@@ -1,9 +1,7 @@
 """The format of a table's delimited text files, and its description in the table's metadata (F-20 to F-25).
 
 Where a choice could only lose data it is fixed: UTF-8, a header line, double quotes that are doubled inside quoted
-text.
-
-Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.
+text. Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""The ledger: the durable memory of a mirror, in SQL.
+"""The ledger: the durable memory of a mirror, in SQL. It is SQLite by default, PostgreSQL by URL.
 
-It is small and transactional, and sensors and the command line read it without a JVM. It is SQLite by default,
-PostgreSQL by URL. Every write of a protocol compares and raises a row version
-(:mod:`~open_mirroring.ledger.extract_ledger`, :mod:`~open_mirroring.ledger.publish_ledger`), so a writer that comes
-late changes nothing.
+Every write of a protocol compares and raises a row version, so a writer that comes late changes nothing.
 """
 
 from open_mirroring.ledger.opening import close_ledgers, open_ledger

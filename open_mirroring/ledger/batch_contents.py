@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from open_mirroring.changes.complete_position import Completeness, advance
 from open_mirroring.changes.log_position import is_of_generation
-from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, OpenFragment, SettledLetter
+from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, OpenFragment, SeenLetter, SettledLetter
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.codes import WHY_RESET
 from open_mirroring.facts import foreign_tables, full_loads, stream_epochs
@@ -25,7 +25,7 @@ from open_mirroring.facts.shown_positions import SHOWN
 from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, WITHOUT_TABLE
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
-from open_mirroring.ledger.declaring import without_stop, without_unsealed
+from open_mirroring.ledger.declaring import lift_stop, stopped
 from open_mirroring.ledger.documents import (
     EPOCHS,
     FOREIGN_TABLES,
@@ -51,14 +51,15 @@ from open_mirroring.protocols.table_stops import (
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
     """Record what batch *number* holds, inside the transaction that completes it."""
     _record_files(db, mirror, number, manifest)
-    _give_back(db, mirror, manifest)
+    for name in manifest.given_back:
+        db.execute(t.bound_range.delete().where(t.bound_range.c.mirror == mirror, t.bound_range.c.name == name))
     _record_fragments(db, mirror, number, bound_at, manifest)
     _record_completeness(db, mirror, number, manifest)
     _record_schemas(db, mirror, number, manifest)
     # Healed first: a stop that this batch sets is a new one, which the healing must not lift.
     mark_healed(db, mirror, manifest.healed)
     _record_tables(db, mirror, number, manifest)
-    enter_letters(db, mirror, number, manifest)
+    enter_letters(db, mirror, number, [SeenLetter(*entry) for entry in manifest.letters])
     foreign = FOREIGN.of_mirror(manifest.facts)
     if foreign:
         known = FOREIGN_TABLES.of(db, mirror)
@@ -72,29 +73,15 @@ def _record_files(db: Connection, mirror: str, number: int, manifest: Manifest) 
     for file in manifest.files:
         for source, epochs in file["tables"].items():
             for epoch, (rows, lowest, highest) in epochs.items():
-                entry = merged.setdefault(
-                    (source, epoch), {"rows": 0, "min_pos": lowest, "max_pos": highest, "files": []}
-                )
+                at = {"mirror": mirror, "source": source, "batch": number, "epoch": epoch}
+                first = {**at, "rows": 0, "min_pos": lowest, "max_pos": highest, "files": []}
+                entry = merged.setdefault((source, epoch), first)
                 entry["rows"] += rows
                 entry["min_pos"] = min(entry["min_pos"], lowest)
                 entry["max_pos"] = max(entry["max_pos"], highest)
                 entry["files"].append(file["path"])
     if merged:
-        db.execute(
-            t.batch_table.insert(),
-            [
-                {"mirror": mirror, "source": source, "batch": number, "epoch": epoch}
-                | entry
-                | {"files": json.dumps(entry["files"])}
-                for (source, epoch), entry in merged.items()
-            ],
-        )
-
-
-def _give_back(db: Connection, mirror: str, manifest: Manifest) -> None:
-    c = t.bound_range.c
-    for name in manifest.given_back:
-        db.execute(t.bound_range.delete().where(c.mirror == mirror, c.name == name))
+        db.execute(t.batch_table.insert(), [{**one, "files": json.dumps(one["files"])} for one in merged.values()])
 
 
 def _record_fragments(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -110,7 +97,6 @@ def _record_fragments(db: Connection, mirror: str, number: int, bound_at: dateti
 
 
 def _record_completeness(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    """Record the completeness after this batch, from the one before and the events that lack pieces now."""
     if not manifest.partitions:
         return
     c = t.log_batch.c
@@ -134,7 +120,6 @@ def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest
 
 
 def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    """Column lists, epochs and undecodable keys of the tables that the mirror knows."""
     without_table = sum(WITHOUT_TABLE.of_mirror(manifest.facts).values())
     rejects = t.mirror.c.homeless_rejects + without_table
     db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(homeless_rejects=rejects))
@@ -144,9 +129,9 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
             epochs.setdefault(source, set()).update(seen)
     read_to_end = _read_to_end(db, mirror) if FULL_LOADS.of(manifest.facts) else {}
     c = t.mirrored_table.c
-    query = sa.select(c.id, c.source, c.generation, c.newest_load)
+    query = sa.select(c.id, c.source, c.generation, c.newest_load, c.load_plan)
     query = query.where(c.mirror == mirror, c.source.in_({*epochs, *tables_in(manifest.facts)}))
-    for table_id, source, generation, newest in db.execute(query).tuples().all():
+    for table_id, source, generation, newest, plan in db.execute(query).tuples().all():
         # Batches from before the load with which a table begins are met only when a ledger is made again (G-125).
         load = NewestLoad.of(newest)
         if load is not None and number < load.first_batch:
@@ -160,8 +145,8 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
                 _resume(db, table_id, PARTIAL_ROWS)
         _record_epochs(db, table_id, epochs.get(source, set()))
         _record_starts(db, table_id, load, FULL_LOADS.of_table(manifest.facts, source), read_to_end)
-        if shortest := SHORTEST_VALUES.of_table(manifest.facts, source):
-            _note_shortest(db, table_id, shortest)
+        if (shortest := SHORTEST_VALUES.of_table(manifest.facts, source)) and plan is not None:
+            t.change_tables(db, c.id == table_id, load_plan=LoadPlan.from_json(plan).having(shortest).to_json())
         if source in epochs:
             # What a row lacked, or which row left its key, may be told by this batch (G-107).
             _resume(db, table_id, ROW_INCOMPLETE)
@@ -206,30 +191,21 @@ def _record_starts(
     STARTS.put(db, table_id, {origin: at for origin, at in starts.items() if known.get(origin) != at})
 
 
-def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> None:
-    c = t.mirrored_table.c
-    plan = db.scalar(sa.select(c.load_plan).where(c.id == table_id))
-    if plan is not None:
-        t.change_tables(db, c.id == table_id, load_plan=LoadPlan.from_json(plan).having(found).to_json())
-
-
 def _resume(db: Connection, table_id: str, code: str) -> None:
-    """Lift a stop of which the reason is gone with what this batch brought; publishing decides again."""
+    """Lift a stop whose reason is gone with what this batch brought; publishing decides again."""
     c = t.mirrored_table.c
     mine = (c.id == table_id) & (c.stop_code == code)
-    for mirror, source, intent in db.execute(sa.select(c.mirror, c.source, c.intent).where(mine)).tuples().all():
-        t.change_tables(db, c.id == table_id, **without_stop(db, mirror, source), **without_unsealed(intent))
+    for row in db.execute(sa.select(c.id, c.mirror, c.source, c.intent).where(mine)).all():
+        lift_stop(db, row)
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     """Stop a table inside a running transaction.
 
-    The first reason stays, unless it is a lesser one, or its cause was mended. A stop that only a reset ends replaces a
-    lesser one: once that one is lifted nothing would look for the cause again.
+    The first reason stays, unless its cause was mended. A stop that only a reset ends replaces a lesser one.
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)
     if code in WHY_RESET:
         replaced = sa.or_(replaced, c.stop_code.not_in(WHY_RESET))
-    now = datetime.now(UTC)
-    t.change_tables(db, (c.id == table_id) & replaced, stop_code=code, stop_what=what, stopped_at=now)
+    t.change_tables(db, (c.id == table_id) & replaced, **stopped(code, what))

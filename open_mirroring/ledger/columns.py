@@ -28,10 +28,7 @@ def list_digest(cols: str) -> str:
 
 
 def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *, of_reading: bool) -> bool:
-    """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
-
-    Returns whether a row proved for the first time that a known list is complete.
-    """
+    """Record the column lists that a batch brought of a table; whether a row proved a known list complete."""
     if not lists:
         return False
     known = {one.cols: one for one in COLUMN_LISTS.of(db, table_id).values()}
@@ -51,21 +48,12 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     """Drop the column lists of changes that a load replaced, and keep those that are published over it.
 
-    Kept are the lists of batches after the hand-over whose changes reach up to ``stream_from``. A batch that lies on
-    both sides may keep a list that only changes below have. Then the table may stop once more than needed, but it never
-    lacks a list. Call it inside a transaction.
-
-    Args:
-        db: the transaction.
-        row: the table's row, its hand-over bound.
-        after_batch: the batch of the hand-over.
+    Kept are those of batches after the hand-over whose changes reach up to ``stream_from``. A batch on both sides may
+    keep a list too many, but the table never lacks one.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
-    found = db.execute(
-        sa.select(b.batch, b.epoch, b.max_pos).where(
-            b.mirror == row.mirror, b.source == row.source, b.batch > after_batch
-        )
-    ).tuples()
+    above = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > after_batch)
+    found = db.execute(sa.select(b.batch, b.epoch, b.max_pos).where(above)).tuples()
     begin = (row.stream_epoch, row.stream_from or "") if row.stream_from is not None else (0, "")
     # A stream that nobody accepted yet stops the table by itself; its lists are kept.
     live = {batch for batch, epoch, highest in found if (ordinals.get(epoch, row.stream_epoch + 1), highest) >= begin}
@@ -74,18 +62,16 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     kept = set[str]()
     before = {digest: one._replace(seen={}) for digest, one in COLUMN_LISTS.of(db, row.id).items()}
     COLUMN_LISTS.replace(db, row.id, before)
-    number = t.log_batch.c.number
-    manifests = sa.select(number, t.log_batch.c.manifest).where(
-        t.log_batch.c.mirror == row.mirror, number > after_batch
-    )
-    for batch, text in db.execute(manifests.order_by(number)).tuples().all():
+    c = t.log_batch.c
+    logged = sa.select(c.number, c.manifest).where(c.mirror == row.mirror, c.number > after_batch)
+    for batch, text in db.execute(logged.order_by(c.number)).tuples().all():
         if batch in live:
             manifest = Manifest.from_json(text)
             lists = FOUND_LISTS.of_table(manifest.facts, row.source)
             kept |= set(map(list_digest, lists))
-            above = {cols: _above(seen, ordinals, begin, row.stream_epoch + 1) for cols, seen in lists.items()}
-            reached = {cols: seen for cols, seen in above.items() if seen}
-            record_columns(db, row.id, reached, of_reading=manifest.lists_of_reading)
+            reached = {cols: _above(seen, ordinals, begin, row.stream_epoch + 1) for cols, seen in lists.items()}
+            seen_above = {cols: seen for cols, seen in reached.items() if seen}
+            record_columns(db, row.id, seen_above, of_reading=manifest.lists_of_reading)
     COLUMN_LISTS.drop(db, row.id, COLUMN_LISTS.of(db, row.id).keys() - kept)
 
 
@@ -136,7 +122,7 @@ def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKin
 
 def put_notes(db: Connection, table_id: str, notes: Iterable[ColumnNote]) -> None:
     """Write notes of a table, in place of those of the same generation, kind and column."""
-    _NOTES.put(db, table_id, _named(notes))
+    _NOTES.put(db, table_id, {_name(one): one for one in notes})
 
 
 def note_decision(db: Connection, table_id: str, said: Word) -> None:
@@ -145,10 +131,7 @@ def note_decision(db: Connection, table_id: str, said: Word) -> None:
 
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
-    """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
-
-    Files that were never published may have been read otherwise: they are written again.
-    """
+    """Note how a generation reads columns of earlier rows, before its first files; replaces what was noted before."""
     notes = [
         _note(generation, NoteKind.FORMER, one.column, one.up_to, step)._replace(now=one.now)
         for step, one in enumerate(columns)
@@ -167,10 +150,7 @@ def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str
 def note_columns(
     ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int, *, again: bool = False
 ) -> None:
-    """Note columns by the position since which they are there; one that is known, verified or not, stays as it is.
-
-    With *again* they are no longer verified, for what no one can verify from changes has happened again.
-    """
+    """Note columns by the position since which they are there; a known one stays as it is, but for *again*."""
     if not since:
         return
     with ledger.begin() as db:
@@ -186,9 +166,8 @@ def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: 
 
     What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
     """
-    _NOTES.put_each(
-        db, {row.id: _named(_note(row.generation, kind, name, "", batch) for name in columns) for row in rows}
-    )
+    noted = {row.id: [_note(row.generation, kind, name, "", batch) for name in columns] for row in rows}
+    _NOTES.put_each(db, {table: {_name(one): one for one in notes} for table, notes in noted.items()})
 
 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
@@ -208,11 +187,7 @@ def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Carry the notes on what rows may lack into the next generation, which has rows of the log, too.
-
-    Verified ones stay verified, and still say which columns rows may lack: to verify one, published rows are compared.
-    Those on the load stay behind with it: otherwise nothing that they say to do would end them.
-    """
+    """Carry the notes on what rows of the log may lack into the next generation; those on a load stay behind."""
     kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
     noted = _of(db, table_id, generation, *kinds)
     put_notes(db, table_id, [one._replace(generation=generation + 1) for one in noted])
@@ -226,11 +201,7 @@ def forget_taken(db: Connection, table_id: str, below: int) -> None:
 
 
 def verify_columns(ledger: Engine, table_id: str, notes: Iterable[ColumnNote]) -> int:
-    """Mark what these notes of a table say as verified; returns how many were not before, and still say the same.
-
-    For a caller that read the notes, and then compared every row of the table with the source: what was noted since,
-    also again, may concern what came behind the comparison.
-    """
+    """Mark notes that were read before a comparison as verified; how many still say the same."""
     with ledger.begin() as db:
         return sum(_NOTES.swap(db, table_id, _name(one), one, one._replace(verified=True)) for one in notes)
 
@@ -249,10 +220,6 @@ def _note(generation: int, kind: NoteKind, column: str, since: str, batch: int =
 def _name(note: ColumnNote) -> str:
     place = {NoteKind.DECIDED: [note.since], NoteKind.FORMER: [str(note.batch)]}.get(note.kind, [])
     return " ".join([str(note.generation), note.kind, note.column, *place])
-
-
-def _named(notes: Iterable[ColumnNote]) -> dict[str, ColumnNote]:
-    return {_name(one): one for one in notes}
 
 
 def _of(db: Connection, table_id: str, generation: int, *kinds: NoteKind) -> list[ColumnNote]:

@@ -1,14 +1,13 @@
 """Decisions of operators: to clear a stop whose cause is corrected, to accept a stream or a change of structure.
 
-Each decision is one transaction. It changes the stop, raises the row's version so that a run at work on the row loses
-it, and writes who decided, what and why into the audit. Nothing else in the product lifts a stop. A decision that names
-its request is taken once: asked again, it reports what it cleared then, and lifts no stop that came later (G-30).
+Each is one transaction: it changes the stop, raises the row's version, and writes who decided, what and why into the
+audit. Asked again by its request, it reports what it cleared then (G-30). Refused ones raise ``COMMAND_REFUSED``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -26,7 +25,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import column_notes, note_decision
-from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
+from open_mirroring.ledger.declaring import lift_stop, note_accepted, stopped
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
@@ -73,68 +72,42 @@ class OpenStop(NamedTuple):
 
 def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
     """Every stop in the ledger: the mirror's own first, then its tables' by name."""
-    c = t.mirrored_table.c
-    stopped = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(
-        c.mirror == mirror, c.stop_code.is_not(None)
-    )
-    of_mirror = sa.select(t.mirror.c.stop_code, t.mirror.c.stop_what).where(
-        t.mirror.c.name == mirror, t.mirror.c.stop_code.is_not(None)
-    )
+    c, m = t.mirrored_table.c, t.mirror.c
+    of_tables = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(c.mirror == mirror)
+    of_mirror = sa.select(m.stop_code, m.stop_what).where(m.name == mirror, m.stop_code.is_not(None))
     with ledger.connect() as db:
         stops = [OpenStop(None, code, what or "", None) for code, what in db.execute(of_mirror).tuples()]
-        for source, code, what, since in db.execute(stopped.order_by(c.source)).tuples():
-            stops.append(OpenStop(source, code, what or "", since))
-    return stops
+        rows = db.execute(of_tables.where(c.stop_code.is_not(None)).order_by(c.source))
+        return stops + [_stop_of(row) for row in rows]
 
 
 def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a table; returns what was cleared. The next run checks again and may stop it again.
-
-    ``TARGET_RESTARTED``, which only inspections find, is cleared by forgetting what the target counted before.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` for a table that is not stopped, for a stop in
-            :data:`~open_mirroring.codes.WHY_RESET`, for an unknown stream incarnation, which is accepted by name, for a
-            column that was dropped or renamed, which the operator has to say, for a table that waits for
-            :func:`accept_table`, and for a mended key, by which the next run reads again what was rejected (G-69).
-    """
+    """Clear the stop of a table, or forget what the target counted before, if that stops it; what was cleared."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None and (counted := accept_count(db, row.id)):
             return _cleared(OpenStop(source, TARGET_RESTARTED, *counted))
-        code, what, way_out = "", f"table {source!r} is stopped: {row.stop_what}", ""
         if row.stop_code is None:
-            code, what = "COMMAND_REFUSED", f"table {source!r} has no stop in the ledger"
-            way_out = "a stop that only the inspection of the landing zone finds passes once its cause is gone; "
-            way_out += "look at `status`"
-        elif row.stop_code in WHY_RESET:
-            code, way_out = "COMMAND_REFUSED", f"{RESET}; its changes are logged meanwhile"
+            way_out = "a stop that only the inspection of the landing zone finds passes once its cause is gone"
+            raise _refused(mirror, f"table {source!r} has no stop in the ledger", f"{way_out}; look at `status`")
+        if row.stop_code in WHY_RESET:
             what = f"table {source!r} is stopped by {row.stop_code}: {WHY_RESET[row.stop_code]}"
-        elif row.stop_code in _NOT_BY_RESUME:
-            code, way_out = "COMMAND_REFUSED", CODES[row.stop_code].next_step
-        if code:
-            raise TerminalError(code, what, where=f"mirror {mirror}", way_out=way_out)
+            raise _refused(mirror, what, f"{RESET}; its changes are logged meanwhile")
+        if row.stop_code in _NOT_BY_RESUME:
+            raise _refused(mirror, f"table {source!r} is stopped: {row.stop_what}", CODES[row.stop_code].next_step)
         return _cleared(_clear(db, row))
 
     return OpenStop.of(requests.decide(ledger, mirror, Asked(request, RESUME, source), "RESUMED", reason, effect))
 
 
 def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Let a table be published that joined by a pattern which asks (G-71); returns the stop that ended with it.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the table does not wait for this.
-    """
+    """Let a table be published that joined by a pattern which asks (G-71); returns the stop that ended with it."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
             is_so = "has no stop" if row.stop_code is None else f"is stopped by {row.stop_code}"
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"table {source!r} does not wait to be accepted: it {is_so}",
-                where=f"mirror {mirror}",
-                way_out="look at `open-mirroring status`",
-            )
+            what = f"table {source!r} does not wait to be accepted: it {is_so}"
+            raise _refused(mirror, what, "look at `open-mirroring status`")
         note_accepted(db, mirror, source)
         return _cleared(_clear(db, row))
 
@@ -143,23 +116,13 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Say that the newest full load of the source counts (G-125): the next run builds the table from it.
-
-    The stop stays until then; it is returned.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the table is not stopped.
-    """
+    """Say that the newest full load of the source counts (G-125); returns the stop, which the next run ends."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"table {source!r} is not stopped by a full load that came again",
-                where=f"mirror {mirror}",
-                way_out="look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`",
-            )
-        stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
+            way_out = "look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`"
+            raise _refused(mirror, f"table {source!r} is not stopped by a full load that came again", way_out)
+        stop = _stop_of(row)
         t.change_tables(db, t.mirrored_table.c.id == row.id, reload_accepted=reason.to_json())
         return (stop.document(), {"cleared": None, "stopped": {"code": stop.code, "what": stop.what}})
 
@@ -172,14 +135,7 @@ def accept_epoch(
 ) -> tuple[int, OpenStop | None, tuple[str, ...]]:
     """Give the next ordinal to a stream incarnation of a table: all its positions are above the earlier ones' (G-01).
 
-    Returns it, the stop that ended with it (None: the table was not stopped for it, or still is), and the other
-    incarnations that no one has accepted yet.
-
-    Clears ``EPOCH_UNKNOWN`` when no other incarnation is left unknown; a stop of another code stays.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the log holds no change of it for this table,
-            or when it has its ordinal already.
+    Returns it, the stop that ended with it if no other incarnation is unknown, and those that are.
     """
     epoch = epoch.strip().lower()
 
@@ -187,17 +143,12 @@ def accept_epoch(
         known = EPOCHS.of(db, row.id)
         unknown = unknown_epochs(db, row)
         if epoch in known:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"the stream {epoch!r} of table {source!r} has the ordinal {known[epoch]} already",
-                way_out=f"not accepted yet: {sorted(unknown) or 'none'}",
-            )
+            what = f"the stream {epoch!r} of table {source!r} is accepted already (it has the ordinal {known[epoch]})"
+            way_out = f"accept one of: {sorted(unknown)}" if unknown else "nothing: no stream waits for acceptance"
+            raise _refused(mirror, what, way_out)
         if epoch not in unknown:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"the log holds no change of table {source!r} from a stream {epoch!r}",
-                way_out=f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}",
-            )
+            what = f"the log holds no change of table {source!r} from a stream {epoch!r}"
+            raise _refused(mirror, what, f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}")
         ordinal = max(known.values(), default=-1) + 1
         EPOCHS.put(db, row.id, {epoch: ordinal})
         left = sorted(unknown - {epoch})
@@ -221,15 +172,8 @@ def accept_schema(
 ) -> OpenStop | None:
     """Record that columns were dropped at the source, or that one was renamed; returns the stop that ended with it.
 
-    All of *columns* are recorded, or none.
-
-    The word holds for what was logged when it was given: should the column come back and be gone again, it is asked for
-    again (G-60). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
-    again: rows that have not changed since have their values under the old name.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, also when neither a change nor the load brought the column, or the newest
-            changes carry it.
+    It holds for what was logged until now (G-60). A table with a renamed column stays stopped until it is loaded again:
+    unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` where the newest changes carry one.
     """
     named = ", ".join(columns)
 
@@ -240,8 +184,7 @@ def accept_schema(
         cleared = None
         if renamed_to is not None:
             what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
-            stopped = {"stop_code": COLUMN_RENAMED, "stop_what": what, "stopped_at": datetime.now(UTC)}
-            t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped)
+            t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped(COLUMN_RENAMED, what))
         else:
             cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD)
         return _cleared(cleared, {}, column=named, renamed_to=renamed_to, up_to=max(ends.values()))
@@ -252,18 +195,10 @@ def accept_schema(
 
 
 def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]) -> dict[str, str]:
-    """Take the word of the source's own history of DDL for columns that are gone (T-84); what it says, by column.
+    """Accept what the source's own history of DDL says of columns that are gone (T-84); what it says, by column.
 
-    As :func:`accept_schema`, but that a renamed column stops the table where it is published, at its position (G-61). A
-    column of which somebody has said already what became of it is left as it is, and so is one whose last row is of an
-    older load, for positions of two loads cannot be compared (T-31).
-
-    Args:
-        ledger: the ledger.
-        mirror: the mirror.
-        source: the table.
-        load: the load to which the statements' places belong.
-        statements: all that the history has of the table.
+    A renamed column stops the table where it is published (G-61). Left as they are: columns that were decided, and
+    those whose last row is of another load than *load* (T-31).
     """
     found: dict[str, str] = {}
 
@@ -308,19 +243,12 @@ def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements:
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again.
-
-    Raises:
-        TerminalError: ``COMMAND_REFUSED``.
-    """
+    """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"the extraction of mirror {mirror!r} is not stopped",
-                way_out="`resume` clears the stop of a single table",
-            )
+            what = f"the extraction of mirror {mirror!r} is not stopped"
+            raise _refused(mirror, what, "`resume` clears the stop of a single table")
         c = t.mirror.c
         values = {"stop_code": None, "stop_what": None, "version": c.version + 1}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
@@ -334,17 +262,13 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
     """The streams that have logged changes of a table, given by its row, and no ordinal yet."""
     b = t.batch_table.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
-    known = EPOCHS.of(db, row.id)
-    return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
+    return {epoch for epoch in {*logged} - EPOCHS.of(db, row.id).keys() if not is_load_epoch(epoch)}
 
 
 def _carried(
     db: Connection, row: Any, ordinals: Mapping[str, int]
 ) -> tuple[list[tuple[set[str], str]], dict[str, tuple[str, str]]]:
-    """The column lists of a table, each with its first place; by column the first and the last place of a row with it.
-
-    Of a column that is only loaded both are empty.
-    """
+    """The column lists of a table with their first places; by column its first and last place, empty if only loaded."""
     lists = list[tuple[set[str], str]]()
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
     for one in COLUMN_LISTS.of(db, row.id).values():
@@ -356,26 +280,21 @@ def _carried(
 
 
 def _loaded(row: Any) -> list[str]:
-    """The columns that an initial load brought."""
     return [column.name for column in LoadPlan.from_json(row.load_plan).columns] if row.load_plan else []
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
     """The highest place up to which the column is gone: of all changes, or the last one before it was there again.
 
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
+    Raises ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     lists = [*COLUMN_LISTS.of(db, row.id).values()]
     known = {*_loaded(row)}.union(*(one.names for one in lists))
     for name in filter(None, (column, renamed_to)):
         if name not in known:
-            raise TerminalError(
-                "ARGUMENT_INVALID",
-                f"no change of table {row.source!r} and no load of it contained a column {name!r}",
-                way_out=f"choose from {sorted(known)}",
-            )
+            what = f"no change of table {row.source!r} and no load of it contained a column {name!r}"
+            raise TerminalError("ARGUMENT_INVALID", what, way_out=f"choose from {sorted(known)}")
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
     seen = db.execute(highest.group_by(b.epoch)).tuples()
     up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
@@ -391,16 +310,13 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
         return up_to
     gone = max(lacking, default="")
     if gone <= min(places, default=""):
-        raise TerminalError(
-            "ARGUMENT_INVALID",
-            f"the newest changes of table {row.source!r} carry {column!r}",
-            way_out="no change without this column has been read yet: run this command again after the next run",
-        )
+        what = f"the newest changes of table {row.source!r} carry {column!r}"
+        way_out = "no change without this column has been read yet: run this command again after the next run"
+        raise TerminalError("ARGUMENT_INVALID", what, way_out=way_out)
     return gone
 
 
 def _of_changes(one: ColumnList) -> list[tuple[str, PlacesSeen]]:
-    """Where changes with a column list are, by stream incarnation."""
     return [(epoch, seen) for epoch, seen in one.seen.items() if not is_load_epoch(epoch)]
 
 
@@ -411,8 +327,15 @@ def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **det
 
 
 def _lifted(outcome: Mapping[str, Any]) -> OpenStop | None:
-    """The stop that a decision ended with what else it did."""
     return None if outcome["cleared"] is None else OpenStop.of(outcome["cleared"])
+
+
+def _refused(mirror: str, what: str, way_out: str) -> TerminalError:
+    return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror}", way_out=way_out)
+
+
+def _stop_of(row: Any) -> OpenStop:
+    return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
 
 
 def _touch(db: Connection, row: Any, *, ends: bool) -> OpenStop | None:
@@ -424,7 +347,5 @@ def _touch(db: Connection, row: Any, *, ends: bool) -> OpenStop | None:
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:
-    t.change_tables(
-        db, t.mirrored_table.c.id == row.id, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent)
-    )
-    return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
+    lift_stop(db, row)
+    return _stop_of(row)

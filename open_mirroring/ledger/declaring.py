@@ -1,7 +1,4 @@
-"""Registers the tables of a mirror file. The ledger keeps what must not change without a reset, and refuses a change.
-
-A reset under way is kept as a document of the table's row.
-"""
+"""Registers the tables of a mirror file, and refuses a change of what must not change without a reset."""
 
 from __future__ import annotations
 
@@ -34,6 +31,7 @@ from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LEDGER
 
 ZONE, CHANGE_LOG, MIRROR_FILE = "landing_zone", "change_log", "file"
 """What the ledger notes of where a mirror writes, next to where it reads."""
+REDECLARED = "TABLE_REDECLARED"
 
 
 class TableDeclaration(NamedTuple):
@@ -50,11 +48,7 @@ class TableDeclaration(NamedTuple):
 
     @property
     def fixed(self) -> dict[str, str | None]:
-        """What only a reset may change, as the ledger's row keeps it.
-
-        Values of a key are spelled by the types that `types` gives its columns (G-110), and the target's metadata name
-        these as `rename` does (G-120).
-        """
+        """What only a reset may change, as the ledger's row keeps it (G-110, G-120)."""
         return {
             "folder": self.folder,
             "keys": json.dumps(self.keys, ensure_ascii=False),
@@ -85,18 +79,8 @@ class JoinedTable(NamedTuple):
 
 _JOINED = Documents[tuple[JoinedTable, str | None]]("joined", tuple[JoinedTable, str | None])
 """Such a table, and why it waits for a yes; None once that was said (G-71)."""
-_DROPPED = Documents[tuple[str, int]]("dropped", tuple[str, int])
+DROPPED = Documents[tuple[str, int]]("dropped", tuple[str, int])
 """Id and generation of a table that was dropped: should it come back, it is the same table in a new generation."""
-
-
-def note_dropped(db: Connection, mirror: str, source: str, table_id: str, generation: int) -> None:
-    """Note a table that was dropped."""
-    _DROPPED.put(db, mirror, {source: (table_id, generation)})
-
-
-def is_dropped(db: Connection, mirror: str, source: str) -> bool:
-    """Whether a table was dropped and did not come back."""
-    return _DROPPED.one(db, mirror, source) is not None
 
 
 def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
@@ -116,54 +100,45 @@ class Joining(NamedTuple):
 def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
     """Register tables that join by a pattern, unless the ledger has them; the sources of those it had not.
 
-    All in one transaction: a table that has to wait for a yes never is without its stop.
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``.
+    All in one transaction: a table that has to wait for a yes never is without its stop. Raises ``CONFIG_INVALID``.
     """
     c = t.mirrored_table.c
     with ledger.begin() as db:
         known = set(db.scalars(sa.select(c.source).where(c.mirror == mirror)))
         new = [one for one in tables if one.joined.source not in known]
-        for one in new:
-            _join(db, mirror, one)
+        for joined, declared, asks in new:
+            refuse_taken_folder(db, mirror, declared)
+            # Under this name a table may have joined before, and been dropped since.
+            _JOINED.put(db, mirror, {joined.source: (joined, asks or None)})
+            _insert(db, mirror, declared)
+            own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
+            db.execute(t.mirrored_table.update().where(own).values(without_stop(db, mirror, joined.source)))
+            audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(asks)})
     return [one.joined.source for one in new]
 
 
-def _join(db: Connection, mirror: str, one: Joining) -> None:
-    joined = one.joined
-    refuse_taken_folder(db, mirror, one.declared)
-    # Under this name a table may have joined before, and been dropped since.
-    _JOINED.put(db, mirror, {joined.source: (joined, one.asks or None)})
-    _insert(db, mirror, one.declared)
-    c = t.mirrored_table.c
-    own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
-    db.execute(t.mirrored_table.update().where(own).values(without_stop(db, mirror, joined.source)))
-    audit(db, mirror, joined.source, "TABLE_JOINED", {"keys": [*joined.keys], "asks": bool(one.asks)})
-
-
 def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
-    """What a table's row says once its stop is lifted: none, or ``NEW_TABLE`` where the yes was never said (G-71).
-
-    A stop that takes the place of ``NEW_TABLE`` would else take the question with it when it ends.
-    """
+    """What a table's row says once its stop is lifted: none, or ``NEW_TABLE`` where the yes was never said (G-71)."""
     known = _JOINED.one(db, mirror, source)
-    asks = None if known is None else known[1]
-    if asks is None:
+    if known is None or known[1] is None:
         return {"stop_code": None, "stop_what": None, "stopped_at": None}
-    return {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
+    return stopped(NEW_TABLE, known[1])
 
 
-def without_unsealed(intent: str | None) -> dict[str, None]:
-    """The values of a row whose stop is lifted: an open intent with nothing sealed is given up.
+def stopped(code: str, what: str) -> dict[str, object]:
+    """What a table's row says of a stop that begins now."""
+    return {"stop_code": code, "stop_what": what, "stopped_at": datetime.now(UTC)}
 
-    Its batches end before those that brought what had been missing, so it would publish too little.
-    """
-    return {"intent": None} if intent is not None and json.loads(intent)["manifest"] is None else {}
+
+def lift_stop(db: Connection, row: Any) -> None:
+    """Lift the stop of a table, and give up an open intent with nothing sealed: it would publish too little."""
+    unsealed = row.intent is not None and json.loads(row.intent)["manifest"] is None
+    values = {**without_stop(db, row.mirror, row.source), **({"intent": None} if unsealed else {})}
+    t.change_tables(db, t.mirrored_table.c.id == row.id, **values)
 
 
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
-    """Note that somebody said yes to a table that asks, or answers for it with a reset: it asks no more (G-71)."""
+    """Note that a table which asks was accepted, or is answered for by a reset: it asks no longer (G-71)."""
     known = _JOINED.one(db, mirror, source)
     if known is not None:
         _JOINED.put(db, mirror, {source: (known[0], None)})
@@ -180,20 +155,13 @@ def declare(
 ) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
 
-    *reads* says where the source is read: once it is another place, nobody knows what was left at the former (G-142).
-    *writes* says where rows go; of these, the change log is noted when a batch is bound to it (G-175). Without *keep*
-    nothing is registered: it is only tried.
+    Once *reads* names another place, nobody knows what was left at the former (G-142); *writes* says where rows go
+    (G-175). Without *keep* it is only tried. A table that was dropped and is named again begins a new generation with a
+    load, or is stopped. While nothing of a table is at the target or logged by its key, the mirror file is right
+    (G-69).
 
-    A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
-    read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
-
-    While nothing of a table is at the target and no change is logged by its key, the mirror file is right: what it says
-    is taken (G-69). A table that was stopped by a wrong key is then ``KEY_MENDED``.
-
-    Raises:
-        TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed after that,
-            ``TABLE_REDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
-            ``CONFIG_INVALID`` when another table, perhaps one that is still being dropped, has the folder.
+    Raises ``TABLE_REDECLARED`` when key, folder or file format changed after that, or a table was taken out, and
+    ``CONFIG_INVALID`` when another table has the folder.
     """
     with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
@@ -211,15 +179,12 @@ def declare(
                 if declared.loads and row.load_state == "none":
                     _load_first(db, row)
             elif not _declare_anew(db, row, declared):
-                raise TerminalError(
-                    "TABLE_REDECLARED",
-                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {key_of(row)}{_named(row)} "
-                    f"as {'Parquet' if row.text_format is None else f'text: {row.text_format}'}",
-                    where=f"mirror {mirror}",
-                    way_out=f"put target, key and file format back as they were, or {RESET}",
-                )
-        query = sa.select(c.source, c.id).where(c.mirror == mirror)
-        ids = {source: table_id for source, table_id in db.execute(query).tuples()}
+                named = f", renamed {row.key_names}," if row.key_names else ""
+                form = "Parquet" if row.text_format is None else f"text: {row.text_format}"
+                what = f"table {declared.source!r} was mirrored to {row.folder!r} with the key {key_of(row)}{named}"
+                way_out = f"put target, key and file format back as they were, or {RESET}"
+                raise TerminalError(REDECLARED, f"{what} as {form}", where=f"mirror {mirror}", way_out=way_out)
+        ids = dict(db.execute(sa.select(c.source, c.id).where(c.mirror == mirror)).tuples().all())
         if not keep:
             transaction.rollback()
         return ids
@@ -249,10 +214,7 @@ def _note(db: Connection, mirror: str, places: Reads) -> None:
 
 
 def _note_place(db: Connection, mirror: str, reads: Reads, writes: Reads, rows: Iterable[Any]) -> None:
-    """Note where the source is read, and what that means for tables with rows once a former place is read no more.
-
-    Gaps that were expected at the former place are none of the new one, where they may not be.
-    """
+    """Note where the source is read, and what that means for tables with rows once a former place is read no more."""
     former = _noted(db, mirror)
     log = {CHANGE_LOG: former[CHANGE_LOG]} if CHANGE_LOG in former else {}
     now = {**reads, **{name: writes[name] for name in (ZONE, MIRROR_FILE) if name in writes}, **log}
@@ -271,7 +233,7 @@ def _note_place(db: Connection, mirror: str, reads: Reads, writes: Reads, rows: 
 
 
 def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:
-    """Note which columns are read from now on, and that rows which were read before lack those that are new (G-141)."""
+    """Note which columns are read from now on, and that earlier rows lack the new ones (G-141)."""
     is_new = not row.confirmed and row.load_plan is None and is_new_to_log(db, row)
     gained = [] if is_new or row.takes is None else chosen.gained(row.takes)
     note_from_now(db, [row], NoteKind.TAKEN, gained, newest_batch(db, row.mirror))
@@ -280,32 +242,26 @@ def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:
 
 
 def _load_first(db: Connection, row: Any) -> None:
-    """Let a table begin with the initial load that the mirror file names by now: nothing of it is there yet (G-130)."""
+    """Let a table of which nothing is there begin with the initial load that the mirror file names now (G-130)."""
     begun = row.confirmed or row.intent is not None or row.reset is not None or row.generation > 1
+    c, now = t.mirrored_table.c, {"load_state": "pending"}
     if begun or not is_new_to_log(db, row):
         return
-    c = t.mirrored_table.c
-    this = (c.id == row.id) & (c.version == row.version)
-    values = {"load_state": "pending", "version": c.version + 1}
-    if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount == 1:
-        audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"now": {"load_state": "pending"}})
+    if t.change_tables(db, (c.id == row.id) & (c.version == row.version), **now) == 1:
+        audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"now": now})
 
 
 def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     """Take another declaration of a table whose old one left no trace; False where it did."""
     if row.established or row.intent is not None or row.load_plan is not None or row.reset is not None:
         return False
-    if row.stop_code == LEDGER_UNKNOWN:
-        return False
     same_key = declared.is_keyed_as(row)
-    if not same_key and not is_new_to_log(db, row):
+    if row.stop_code == LEDGER_UNKNOWN or not (same_key or is_new_to_log(db, row)):
         return False
     refuse_taken_folder(db, row.mirror, declared)
-    c = t.mirrored_table.c
-    now = declared.fixed
-    values: dict[str, Any] = {**now}
-    if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
-        values |= mended_stop(row, declared)
+    c, now = t.mirrored_table.c, declared.fixed
+    mends = not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)
+    values: dict[str, Any] = {**now, **(mended_stop(row, declared) if mends else {})}
     # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
     this = (c.id == row.id) & (c.version == row.version)
     if t.change_tables(db, this, **values) != 1:
@@ -320,18 +276,14 @@ def key_of(row: Any) -> str:
     return f"{row.keys}, landing as {row.key_types}" if row.key_types else str(row.keys)
 
 
-def _named(row: Any) -> str:
-    return f", renamed {row.key_names}," if row.key_names else ""
-
-
 def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
     """The values of a row whose key was mended, until what the wrong one rejected is read again."""
     what = f"by the key {key_of(row)} changes were rejected; they are read again by {declared.fixed['keys']}"
-    return {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+    return stopped(KEY_MENDED, what)
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:
-    """Whether no change is logged by the key that the ledger has of a table, nor in the batch that is under way.
+    """Whether no change is logged by the ledger's key of a table, nor in the batch that is under way.
 
     A table with several senders counts as logged: its stop for that (``SENDER_OTHER``) is hidden by one for the key.
     """
@@ -351,21 +303,13 @@ def is_new_to_log(db: Connection, row: Any) -> bool:
 
 
 def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:
-    """Refuse a folder that another table of the mirror has.
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``.
-    """
+    """Refuse a folder that another table of the mirror has (``CONFIG_INVALID``)."""
     c = t.mirrored_table.c
     query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
-    owner = db.scalar(query)
-    if owner is not None:
-        raise TerminalError(
-            "CONFIG_INVALID",
-            f"the target of {declared.source!r} is still that of {owner!r}",
-            where=f"mirror {mirror}",
-            way_out=f"let the reset of {owner!r} come to its end first, or choose another `target`",
-        )
+    if (owner := db.scalar(query)) is not None:
+        what = f"{declared.source!r} cannot have this `target`: {owner!r} still has it"
+        way_out = f"finish the reset of {owner!r} first, or choose another `target` for {declared.source!r}"
+        raise TerminalError("CONFIG_INVALID", what, where=f"mirror {mirror}", way_out=way_out)
 
 
 def newest_batch(db: Connection, mirror: str) -> int:
@@ -378,12 +322,9 @@ def newest_batch(db: Connection, mirror: str) -> int:
 def _refuse_undeclared(mirror: str, known: dict[str, Any], declared: set[str]) -> None:
     gone = sorted(source for source, row in known.items() if source not in declared and not is_dropping(row.reset))
     if gone:
-        raise TerminalError(
-            "TABLE_REDECLARED",
-            f"the mirror file no longer names {gone}, which the ledger mirrors",
-            where=f"mirror {mirror}",
-            way_out=f"put the table back into the mirror file, or {DROP}",
-        )
+        what = f"the mirror file no longer names {gone}, which the ledger mirrors"
+        way_out = f"put the table back into the mirror file, or {DROP}"
+        raise TerminalError(REDECLARED, what, where=f"mirror {mirror}", way_out=way_out)
 
 
 def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
@@ -396,19 +337,17 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
         "incarnation": str(uuid4()),
         "load_state": "pending" if declared.loads else "none",
     }
-    dropped = _DROPPED.one(db, mirror, declared.source)
-    if dropped is not None:
-        _DROPPED.drop(db, mirror, [declared.source])
-        table_id, generation = dropped
+    if (dropped := DROPPED.one(db, mirror, declared.source)) is not None:
+        DROPPED.drop(db, mirror, [declared.source])
         values |= {
-            "id": table_id,
-            "generation": generation + 1,
+            "id": dropped[0],
+            "generation": dropped[1] + 1,
             "log_from": newest_batch(db, mirror),
-            "stream_epoch": newest_epoch(db, table_id),
+            "stream_epoch": newest_epoch(db, dropped[0]),
         }
         if not declared.loads:
             what = "the table was dropped and is named again: its changes in between were not read"
-            values |= {"stop_code": LOAD_NEEDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+            values |= stopped(LOAD_NEEDED, what)
         audit(db, mirror, declared.source, "TABLE_ADDED_AGAIN", {"generation": values["generation"]})
     db.execute(t.mirrored_table.insert().values(values))
 
@@ -420,18 +359,10 @@ def newest_epoch(db: Connection, table_id: str) -> int:
 
 @dataclass(frozen=True)
 class ResetRecord:
-    """The reset that a table is in.
+    """The reset that a table is in; *stage* is its last record.
 
-    Attributes:
-        stage: its last record.
-        drops: the table shall not come back.
-        loads: the new generation begins with an initial load; else with what the log holds.
-        folders: what has to be deleted.
-        absent: the target was seen without the table once.
-        who: who approved it, and *why*.
-        since: when it was asked for, in ISO form.
-        begins_at: the initial load is the one with which the stream of this ordinal began (G-128).
-        is_carried_on: any run continues it, as the mirror file or an accepted reload wants it.
+    *loads*: the new generation begins with an initial load. *absent*: the target was seen without the table once.
+    *begins_at*: the load is the one with which the stream of this ordinal began (G-128). *is_carried_on*: by any run.
     """
 
     stage: ResetStage

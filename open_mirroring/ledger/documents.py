@@ -1,7 +1,4 @@
-"""Keeps small values of a mirror or a table as JSON: each has an owner, a kind, and a name within the kind.
-
-What is only ever read and written as a whole needs no table of its own. Each kind is declared once, with its type.
-"""
+"""Keeps small values of a mirror or a table as JSON: each has an owner, a kind, and a name within the kind."""
 
 from __future__ import annotations
 
@@ -27,12 +24,7 @@ _AT_ONCE = 200
 
 
 class Documents(Generic[V]):
-    """One kind of documents.
-
-    Args:
-        kind: its name in the ledger.
-        value: the type of its values.
-    """
+    """One kind of documents, and the type of its values."""
 
     def __init__(self, kind: str, value: Any) -> None:
         self._kind = kind
@@ -42,13 +34,8 @@ class Documents(Generic[V]):
         """The documents of a mirror or a table by name, in the order of names; of *names* alone, if given."""
         c = t.document.c
         query = sa.select(c.name, c.value).where(c.owner == owner, c.kind == self._kind).order_by(c.name)
-        if names is None:
-            return {name: self._decode(value) for name, value in db.execute(query).tuples()}
-        found: dict[str, V] = {}
-        for some in _parts(names):
-            rows = db.execute(query.where(c.name.in_(some))).tuples()
-            found |= {name: self._decode(value) for name, value in rows}
-        return found
+        parts = [query] if names is None else [query.where(c.name.in_(some)) for some in _parts(names)]
+        return {name: self._decode(value) for part in parts for name, value in db.execute(part).tuples()}
 
     def one(self, db: Connection, owner: str, name: str = "") -> V | None:
         """The document of an owner with this name."""
@@ -69,12 +56,9 @@ class Documents(Generic[V]):
         self.put_each(db, {owner: values})
 
     def put_each(self, db: Connection, values: Mapping[str, Mapping[str, V]]) -> None:
-        """Write documents of several owners; those with other names stay."""
-        rows = [
-            {"owner": owner, "kind": self._kind, "name": name, "value": _encoded(value)}
-            for owner, named in values.items()
-            for name, value in named.items()
-        ]
+        """Write documents of several owners, in one statement; those with other names stay."""
+        at = [(owner, name, value) for owner, named in values.items() for name, value in named.items()]
+        rows = [{"owner": owner, "kind": self._kind, "name": name, "value": _encoded(one)} for owner, name, one in at]
         upsert(db, t.document, rows, keys=["owner", "kind", "name"], update=["value"])
 
     def swap(self, db: Connection, owner: str, name: str, old: V, new: V) -> bool:
@@ -92,11 +76,8 @@ class Documents(Generic[V]):
         """Delete the documents of an owner, or those with these names."""
         c = t.document.c
         gone = t.document.delete().where(c.owner == owner, c.kind == self._kind)
-        if names is None:
-            db.execute(gone)
-            return
-        for some in _parts(names):
-            db.execute(gone.where(c.name.in_(some)))
+        for part in [gone] if names is None else [gone.where(c.name.in_(some)) for some in _parts(names)]:
+            db.execute(part)
 
 
 def _encoded(value: Any) -> str:

@@ -28,7 +28,7 @@ from open_mirroring.codes import Trait, having
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.declaring import is_dropping, note_log
+from open_mirroring.ledger.declaring import REDECLARED, is_dropping, note_log, stopped
 from open_mirroring.ledger.documents import FRAGMENTS, OFFSETS, STARTS, STRUCTURES, Offsets
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
@@ -49,11 +49,7 @@ class ExtractLedger:
         key_types: Mapping[str, str] | None = None,
         log: Sequence[str] = (),
     ) -> None:
-        """*keys*: those by which this run logs changes, by source table; None for what reads or writes none.
-
-        *key_types* is what `types` says of them, as a declaration writes it, of the tables where it says anything.
-        *log* is the change log that batches are bound to, as the mirror file spells it.
-        """
+        """*keys* and *key_types*: by which this run logs changes, by source table; *log*: its change log."""
         self._engine = engine
         self._mirror = mirror
         self._keys, self._key_types, self._log = keys or {}, key_types or {}, log
@@ -62,47 +58,26 @@ class ExtractLedger:
         """Raise the row's version and return it: every write by an earlier owner is refused from now on."""
         with self._engine.begin() as db:
             upsert(db, t.mirror, [{"name": self._mirror}], keys=["name"], update=[])
-            db.execute(self._row_update().values(version=t.mirror.c.version + 1))
+            c = t.mirror.c
+            db.execute(t.mirror.update().where(c.name == self._mirror).values(version=c.version + 1))
             return Owned(self._read(db))
 
     def bind(
         self, version: int, batch: Batch, new: Sequence[BoundRange], versions: Mapping[str, FileVersion] | None = None
     ) -> Owned | Lost:
-        """Give the next batch number to its scope, and remember the *new* ranges of it as bound, by file *versions*.
-
-        Raises:
-            TerminalError: ``TABLE_REDECLARED`` when a table has another key by now than this run logs by.
-        """
+        """Give the next batch number to its scope, and bind its *new* ranges (``TABLE_REDECLARED``)."""
         with self._engine.begin() as db:
-            if not self._set(
-                db,
-                version,
-                t.mirror.c.open_number.is_(None),
-                open_number=batch.number,
-                open_ranges=batch.ranges,
-                open_bound_at=_now(),
-            ):
+            values = {"open_number": batch.number, "open_ranges": batch.ranges, "open_bound_at": datetime.now(UTC)}
+            if not self._set(db, version, t.mirror.c.open_number.is_(None), **values):
                 return Lost()
             self._refuse_other_keys(db)
             if self._log:
                 note_log(db, self._mirror, self._log)
-            unknown = {"version": None, "digest": None}
-            seen = {name: version._asdict() for name, version in (versions or {}).items()}
-            rows = [
-                {"mirror": self._mirror, "name": r.name, "bound_to": r.end, "batch": batch.number}
-                | seen.get(r.name, unknown)
-                for r in new
-            ]
-            update = ["bound_to", "batch", "version", "digest"]
-            upsert(db, t.bound_range, rows, keys=["mirror", "name"], update=update)
+            bind_ranges(db, self._mirror, batch.number, new, versions or {})
             return Owned(self._read(db))
 
     def seal(self, version: int, manifest: str) -> Owned | Lost:
-        """Make *manifest* the open batch's files.
-
-        Raises:
-            TerminalError: ``TABLE_REDECLARED``, as :meth:`bind`.
-        """
+        """Make *manifest* the open batch's files (``TABLE_REDECLARED`` when a table has another key than this run)."""
         with self._engine.begin() as db:
             unsealed = t.mirror.c.open_number.is_not(None) & t.mirror.c.open_manifest.is_(None)
             if not self._set(db, version, unsealed, open_manifest=manifest):
@@ -114,31 +89,12 @@ class ExtractLedger:
         """The open batch is in the log: record what it holds and free the mirror for the next."""
         with self._engine.begin() as db:
             row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == self._mirror)).one()
+            closed = dict.fromkeys(("open_number", "open_ranges", "open_manifest", "open_bound_at"))
             sealed = t.mirror.c.open_manifest.is_not(None)
-            manifest_text = row.open_manifest
-            if not self._set(
-                db,
-                version,
-                sealed,
-                committed=t.mirror.c.open_number,
-                open_number=None,
-                open_ranges=None,
-                open_manifest=None,
-                open_bound_at=None,
-            ):
+            if not self._set(db, version, sealed, committed=t.mirror.c.open_number, **closed):
                 return Lost()
-            manifest = Manifest.from_json(manifest_text)
-            db.execute(
-                t.log_batch.insert().values(
-                    mirror=self._mirror,
-                    number=row.open_number,
-                    ranges=row.open_ranges,
-                    manifest=manifest_text,
-                    bound_at=row.open_bound_at,
-                    committed_at=_now(),
-                )
-            )
-            record_contents(db, self._mirror, row.open_number, row.open_bound_at, manifest)
+            times = row.open_bound_at, datetime.now(UTC)
+            record_batch(db, self._mirror, row.open_number, row.open_ranges, row.open_manifest, *times)
             return Owned(self._read(db))
 
     def stop(self, version: int, code: str, what: str) -> Owned | Lost:
@@ -150,7 +106,7 @@ class ExtractLedger:
 
     def record_offsets(self, offsets: Mapping[str, tuple[int, int]]) -> None:
         """Remember what a broker has: by partition the first offset left, and the one behind the newest message."""
-        seen = {name: Offsets(first, end, _now()) for name, (first, end) in offsets.items()}
+        seen = {name: Offsets(first, end, datetime.now(UTC)) for name, (first, end) in offsets.items()}
         with self._engine.begin() as db:
             OFFSETS.put(db, self._mirror, seen)
 
@@ -179,7 +135,7 @@ class ExtractLedger:
         c = t.mirrored_table.c
         this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_MENDED)
         with self._engine.begin() as db:
-            t.change_tables(db, this, stop_code=KEY_UNKNOWN, stop_what=what, stopped_at=_now())
+            t.change_tables(db, this, **stopped(KEY_UNKNOWN, what))
 
     def bound(self) -> dict[str, int]:
         """Up to where each source file or partition is bound."""
@@ -187,10 +143,7 @@ class ExtractLedger:
         return {name: bound_to for name, bound_to in t.rows(self._engine, query)}
 
     def seen_files(self, names: Collection[str]) -> dict[str, BoundFile]:
-        """How the named files were when they were seen last, and all others that were not bound to their end.
-
-        So a run does not pay for each file that was ever read. Of many names all are asked for at once.
-        """
+        """How the named files were when they were seen last, and all others that were not bound to their end."""
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to, c.version, c.digest).where(c.mirror == self._mirror)
         if len(names) <= _ASKED_BY_NAME:
@@ -199,10 +152,7 @@ class ExtractLedger:
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
     def seen_versions(self, names: Collection[str], bound: Mapping[str, int]) -> dict[str, FileVersion]:
-        """The versions of :meth:`seen_files` that are bound as *bound* says.
-
-        Of what another run has bound further since, a version would be compared with fewer bytes than it is of.
-        """
+        """The versions of :meth:`seen_files` that no other run has bound further than *bound* since."""
         return {n: file.seen for n, file in self.seen_files(names).items() if bound.get(n) == file.bound_to}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
@@ -271,8 +221,7 @@ class ExtractLedger:
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
         """The open dead letters that are settled by reading one of these files, and whether each names no table.
 
-        They say that a file is damaged, and hide no change of a known table. A letter that hides one stops its table,
-        and whoever lifts the stop decides about the letter, except for a file that was only partly there (T-42).
+        They hide no change of a known table, except for a file that was only partly there (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
@@ -295,8 +244,7 @@ class ExtractLedger:
     def _refuse_other_keys(self, db: Connection) -> None:
         """Refuse a key that is not the ledger's, inside the transaction that locks the mirror's row.
 
-        A reset that changes a key comes before that transaction or after it. A run that read the mirror file before the
-        reset must not log by the old key in a batch that was bound after it.
+        A run that read the mirror file before a reset must not log by the old key in a batch that is bound after it.
         """
         c = t.mirrored_table.c
         query = sa.select(c.source, c["keys"], c.key_types, c.reset).where(c.mirror == self._mirror)
@@ -306,27 +254,37 @@ class ExtractLedger:
         own = {source: ([*keys], self._key_types.get(source)) for source, keys in self._keys.items()}
         changed = [source for source, keyed in own.items() if known.get(source, keyed) != keyed]
         if changed:
-            raise TerminalError(
-                "TABLE_REDECLARED",
-                f"the key of {changed} changed while this run was reading",
-                where=f"mirror {self._mirror}",
-                way_out="run again: the next run reads the mirror file again",
-            )
-
-    def _row_update(self) -> sa.Update:
-        return t.mirror.update().where(t.mirror.c.name == self._mirror)
+            what = f"the key of {changed} changed while this run was reading"
+            way_out = "run again: the next run reads the mirror file again"
+            raise TerminalError(REDECLARED, what, where=f"mirror {self._mirror}", way_out=way_out)
 
     def _set(self, db: Connection, version: int, condition: sa.ColumnElement[bool], **values: Any) -> bool:
-        statement = self._row_update().where(t.mirror.c.version == version, condition)
-        return db.execute(statement.values(version=version + 1, **values)).rowcount == 1
+        this = (t.mirror.c.name == self._mirror) & (t.mirror.c.version == version)
+        return db.execute(t.mirror.update().where(this, condition).values(version=version + 1, **values)).rowcount == 1
 
     def _read(self, db: Connection) -> MirrorRow:
         row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == self._mirror)).one()
-        batch = None
-        if row.open_number is not None:
-            batch = Batch(row.open_number, row.open_ranges, row.open_manifest)
+        batch = None if row.open_number is None else Batch(row.open_number, row.open_ranges, row.open_manifest)
         return MirrorRow(row.version, row.committed, batch, row.stop_code)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+def bind_ranges(
+    db: Connection, mirror: str, batch: int, new: Iterable[BoundRange], versions: Mapping[str, FileVersion]
+) -> None:
+    """Remember that a batch binds *new* ranges, by file *versions*."""
+    unknown = dict.fromkeys(FileVersion._fields)
+    rows = [
+        {"mirror": mirror, "name": one.name, "bound_to": one.end, "batch": batch}
+        | (versions[one.name]._asdict() if one.name in versions else unknown)
+        for one in new
+    ]
+    upsert(db, t.bound_range, rows, keys=["mirror", "name"], update=["bound_to", "batch", *FileVersion._fields])
+
+
+def record_batch(
+    db: Connection, mirror: str, number: int, ranges: str, manifest: str, bound_at: datetime, committed_at: datetime
+) -> None:
+    """Record a batch that is in the log, and what it holds."""
+    times = {"bound_at": bound_at, "committed_at": committed_at}
+    db.execute(t.log_batch.insert().values(mirror=mirror, number=number, ranges=ranges, manifest=manifest, **times))
+    record_contents(db, mirror, number, bound_at, Manifest.from_json(manifest))

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.documents import Documents
 
-_MIRROR = Documents[MirrorHorizon]("horizon", MirrorHorizon)
-_TABLE = Documents[tuple[int, TableHorizon]]("table_horizon", tuple[int, TableHorizon])
+MIRROR_HORIZON = Documents[MirrorHorizon]("horizon", MirrorHorizon)
+TABLE_HORIZON = Documents[tuple[int, TableHorizon]]("table_horizon", tuple[int, TableHorizon])
 """Of a table: the generation for which its horizon was set, and the horizon."""
-
-
-def mirror_horizon(ledger: Engine, mirror: str) -> MirrorHorizon | None:
-    """The horizon of a mirror; None while maintenance never moved it."""
-    with ledger.connect() as db:
-        return _MIRROR.one(db, mirror)
-
-
-def table_horizons(ledger: Engine, lives: Mapping[str, int]) -> dict[str, TableHorizon]:
-    """H by table id, given the present generation of each; only tables that have one."""
-    with ledger.connect() as db:
-        found = {table: kept[""] for table, kept in _TABLE.of_each(db, lives).items()}
-    return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
 
 def newest_dropped(mirror: str) -> sa.ColumnElement[int]:
@@ -46,11 +33,10 @@ def move_horizon(
     tables: Iterable[tuple[str, int, TableHorizon]],
     in_reset: Collection[str] = (),
 ) -> bool:
-    """Set the horizon of a mirror, and H of tables by id and generation, in one transaction.
+    """Set the horizon of a mirror, and H of tables by id and generation, in one transaction; False sets nothing.
 
-    Returns False and sets nothing in two cases. A batch above *committed* is under way or was completed meanwhile: it
-    may hold changes that the horizon would pass; whoever is about to bind one has to look at the horizon again. Or
-    another table than those *in_reset* is in a reset: the horizon could drop what that table is to be rebuilt from.
+    That is so where a batch above *committed* may hold changes that the horizon would pass, and where another table
+    than those *in_reset* may need what the horizon would drop.
     """
     with ledger.begin() as db:
         c, m = t.mirror.c, t.mirrored_table.c
@@ -62,16 +48,16 @@ def move_horizon(
         free = t.mirror.update().where(c.name == mirror, c.committed == committed, c.open_number.is_(None))
         if db.execute(free.values(version=c.version + 1, dropped=horizon.dropped)).rowcount != 1:
             return False
-        _MIRROR.put(db, mirror, {"": horizon})
+        MIRROR_HORIZON.put(db, mirror, {"": horizon})
         for table_id, generation, of_table in tables:
-            _TABLE.put(db, table_id, {"": (generation, of_table)})
+            TABLE_HORIZON.put(db, table_id, {"": (generation, of_table)})
     return True
 
 
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:
     """Forget what concerns log batches up to *dropped*, old audit entries and proofs; how many rows were changed.
 
-    Of a dropped batch stay its number, its times and its counts: they have to add up for ever (I1).
+    A dropped batch keeps its number, times and counts: they have to add up for ever (I1).
     """
     with ledger.begin() as db:
         letters = t.settled_letter
@@ -81,7 +67,10 @@ def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime)
         gone += db.execute(t.open_letter.delete().where(c.mirror == mirror, c.batch <= dropped)).rowcount
         audit = t.audit
         gone += db.execute(audit.delete().where(audit.c.mirror == mirror, audit.c.at < audit_before)).rowcount
-        gone += _forget_proofs(db, mirror, audit_before)
+        p, newer, m = t.proof, t.proof.alias().c, t.mirrored_table.c
+        ours = p.c.table_id.in_(sa.select(m.id).where(m.mirror == mirror)) & (p.c.proved_at < audit_before)
+        is_newer = sa.exists().where(newer.table_id == p.c.table_id, newer.proved_at > p.c.proved_at)
+        gone += db.execute(p.delete().where(ours, is_newer)).rowcount
         c = t.log_batch.c
         full = sa.select(c.number, c.manifest).where(c.mirror == mirror, c.number <= dropped, c.ranges != "[]")
         for number, text in db.execute(full).tuples().all():
@@ -89,11 +78,3 @@ def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime)
             one = t.log_batch.update().where(c.mirror == mirror, c.number == number)
             gone += db.execute(one.values(ranges="[]", manifest=counts)).rowcount
     return gone
-
-
-def _forget_proofs(db: Connection, mirror: str, before: datetime) -> int:
-    """Forget old proofs, but the newest of each table."""
-    p, other, m = t.proof, t.proof.alias(), t.mirrored_table
-    ours = p.c.table_id.in_(sa.select(m.c.id).where(m.c.mirror == mirror))
-    newer = sa.exists().where(other.c.table_id == p.c.table_id, other.c.proved_at > p.c.proved_at)
-    return db.execute(p.delete().where(ours, p.c.proved_at < before, newer)).rowcount

@@ -1,8 +1,4 @@
-"""Dead letters in the ledger: entered with their batch, settled later, and counted the same way for every report.
-
-Two kinds are open: messages that could not be read (``open_letter``), and changes whose values do not fit their
-columns (``rejected_change``). Dead letters of tables that are not mirrored do not concern the tables that are.
-"""
+"""Dead letters in the ledger: messages that could not be read, and changes whose values do not fit."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, SettledLetter
+from open_mirroring.changes.manifest import LetterPlace, SeenLetter, SettledLetter
 from open_mirroring.codes import Trait, having
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -47,27 +43,16 @@ def settled_counts(ledger: Engine, mirror: str) -> dict[str, int]:
 
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
-    """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it.
-
-    One that is settled already stays as it is, and counts only once.
-    """
-    settled = {LetterPlace(*letter[:3]): letter for letter in letters}
-    outcomes = {place: letter.outcome for place, letter in settled.items()}
-    _settle(db, mirror, outcomes, number, {place: letter.without_table for place, letter in settled.items()})
+    """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it."""
+    settled = {LetterPlace(*letter[:3]): letter[3:] for letter in letters}
+    outcomes = {place: outcome for place, (outcome, _) in settled.items()}
+    _settle(db, mirror, outcomes, number, {place: without_table for place, (_, without_table) in settled.items()})
 
 
 def accept_letters(
     ledger: Engine, mirror: str, letters: Mapping[LetterPlace, int], reason: Reason, *, request: str = ""
 ) -> int:
-    """Accept dead letters as lost, with an entry in the audit; returns how many were open until now.
-
-    Args:
-        ledger: the ledger.
-        mirror: the mirror's name.
-        letters: for each, how many of its rows named no table.
-        reason: who decides, and why.
-        request: the id of the request; asked again by it, nothing more is accepted, whatever is open then (G-30).
-    """
+    """Accept dead letters as lost, with an entry in the audit; how many were open, once for each *request* (G-30)."""
 
     def effect(db: Connection, _: Any) -> Effect | None:
         accepted = _settle(db, mirror, dict.fromkeys(letters, "accepted"), None, letters)
@@ -78,10 +63,7 @@ def accept_letters(
 
 
 def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, Outdated]) -> int:
-    """Settle dead letters that leave no row out of date any more; how many were open until now.
-
-    A later change of the very row is published (*healed*), or the rows were loaded anew (*reloaded*).
-    """
+    """Settle dead letters that leave no row out of date any more; how many were open until now."""
     if not outcomes:
         return 0
     with ledger.begin() as db:
@@ -89,11 +71,7 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Allow the stops of tables to be lifted whose hidden changes were read; the tables stay stopped until then.
-
-    A table whose key was mended before its first publication goes on by itself (G-69), unless it waits for a yes
-    (G-71).
-    """
+    """Allow stops to be lifted whose hidden changes were read; that of a mended key ends at once (G-69, G-71)."""
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
     what = said + c.stop_code + ": " + c.stop_what
@@ -112,14 +90,13 @@ def _settle(
     batch: int | None,
     without_table: Mapping[LetterPlace, int],
 ) -> list[LetterPlace]:
-    """Write the letters that are not settled yet, and take their rows without a table off the mirror's count."""
     if not outcomes:
         return []
     # The mirror's row is locked first, so that nobody settles the same letters beside us.
     c, s = t.mirror.c, t.settled_letter.c
     db.execute(sa.select(c.name).where(c.name == mirror).with_for_update())
     query = sa.select(s.batch, s.origin, s.place).where(
-        s.mirror == mirror, s.batch.in_(sorted({place.batch for place in outcomes}))
+        s.mirror == mirror, s.batch.in_({one.batch for one in outcomes})
     )
     fresh = sorted(outcomes.keys() - {LetterPlace(*row) for row in db.execute(query)})
     if fresh:
@@ -129,7 +106,7 @@ def _settle(
         named_none = sum(without_table.get(place, 0) for place in fresh)
         values = {"homeless_rejects": c.homeless_rejects - named_none}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
-        take_out(db, mirror, fresh)
+        _take_out(db, mirror, fresh)
     return fresh
 
 
@@ -150,10 +127,7 @@ class LetterExample(NamedTuple):
 class OpenLetters:
     """The open dead letters of one table, or those that name no table.
 
-    Attributes:
-        by_code: how many there are.
-        example: the oldest one with known coordinates.
-        keys: how many rows they are known to leave out of date.
+    *example* is the oldest one with known coordinates; *keys* is how many rows are known to be out of date by them.
     """
 
     by_code: Mapping[str, int] = field(default_factory=dict)
@@ -176,13 +150,9 @@ NO_LETTERS = OpenLetters()
 
 @dataclass(frozen=True)
 class LetterCounts:
-    """The open dead letters of a mirror.
+    """The open dead letters of a mirror; *foreign* is how many are of tables that are not mirrored.
 
-    Attributes:
-        known: False while they have to be counted again: there may be more.
-        tables: by source table, only those that have any.
-        without_table: those that name no table: any table may lack a change.
-        foreign: how many are about tables that are not mirrored.
+    *known* is False while they have to be counted again: there may be more.
     """
 
     known: bool
@@ -213,9 +183,8 @@ def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
     unreadable = sa.select(o.source, o.code, sa.func.sum(o.letters)).where(of_mirror).group_by(o.source, o.code)
     untyped = _untyped(mirror)
     by_code = sa.select(untyped.c.source, untyped.c.code, sa.func.count()).group_by(untyped.c.source, untyped.c.code)
+    known = is_counted(ledger, mirror)
     with ledger.connect() as db:
-        known = db.scalar(sa.select(t.mirror.c.letters_counted).where(t.mirror.c.name == mirror))
-        is_new = db.scalar(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror)) is None
         mirrored = set(db.scalars(sa.select(m.source).where(m.mirror == mirror)))
         counts: dict[str | None, Counter[str]] = {}
         for query in (unreadable, by_code):
@@ -229,9 +198,8 @@ def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
         }
     without_table = found.pop(None, NO_LETTERS)
     foreign = sum(codes.total() for source, codes in counts.items() if source is not None and source not in mirrored)
-    return LetterCounts(
-        bool(known) or is_new, {s: x for s, x in found.items() if s is not None}, without_table, foreign
-    )
+    tables = {source: letters for source, letters in found.items() if source is not None}
+    return LetterCounts(known, tables, without_table, foreign)
 
 
 def _untyped(mirror: str) -> sa.Subquery:
@@ -245,7 +213,6 @@ def _untyped(mirror: str) -> sa.Subquery:
 
 
 def _examples(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | None, LetterExample]:
-    """The oldest dead letter with known coordinates of each table, and of those that name none."""
     o, u = t.open_letter.c, untyped.c
     listed = sa.select(o.source, o.batch, o.origin, o.place, o.code, o.reason).where(o.mirror == mirror, o.place >= 0)
     both = listed.union_all(sa.select(u.source, u.batch, u.origin, u.place, u.code, u.reason)).subquery()
@@ -257,49 +224,31 @@ def _examples(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | N
 
 
 def _stale(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | None, int]:
-    """How many rows of each table dead letters are known to leave out of date."""
     o, u = t.open_letter.c, untyped.c
     unreadable = sa.select(o.source, o.key).where(o.mirror == mirror, o.source.is_not(None), o.key.is_not(None))
     both = unreadable.union(sa.select(u.source, u.key).where(u.key.is_not(None))).subquery()
     return dict(db.execute(sa.select(both.c.source, sa.func.count()).group_by(both.c.source)).tuples().all())
 
 
-def enter_letters(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    """Enter the dead letters of batch *number*, inside the transaction that completes it."""
-    _insert(db, mirror, number, [SeenLetter(*entry) for entry in manifest.letters])
-
-
-def forget_counts(db: Connection, mirror: str) -> None:
-    """The next run counts the dead letters of the log anew."""
-    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(letters_counted=None))
-
-
-def take_out(db: Connection, mirror: str, places: Iterable[LetterPlace]) -> None:
-    """Take settled letters out, inside the transaction that settles them."""
+def _take_out(db: Connection, mirror: str, places: Iterable[LetterPlace]) -> None:
     c = t.open_letter.c
     for place in places:
         this = (c.mirror == mirror) & (c.batch == place.batch)
         gone = t.open_letter.delete().where(this, c.origin == place.origin, c.place == place.place)
-        if db.execute(gone).rowcount:
-            continue
-        # One of those that an entry stands for.
-        if db.scalar(sa.select(c.batch).where(this, c.place < 0).limit(1)) is not None:
-            forget_counts(db, mirror)
+        is_gone = db.execute(gone).rowcount > 0
+        if not is_gone and db.scalar(sa.select(c.batch).where(this, c.place < 0).limit(1)) is not None:
+            # One of those that an entry stands for: the next run counts them again.
+            db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(letters_counted=None))
 
 
 def is_counted(ledger: Engine, mirror: str) -> bool:
     """Whether every open dead letter of the log is in the ledger; so it is before the first run."""
-    c = t.mirror.c
-    with ledger.connect() as db:
-        row = db.execute(sa.select(c.letters_counted, c.committed).where(c.name == mirror)).one_or_none()
-    return row is None or bool(row.letters_counted)
+    rows = t.rows(ledger, sa.select(t.mirror.c.letters_counted).where(t.mirror.c.name == mirror))
+    return all(counted for (counted,) in rows)
 
 
 def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
-    """Enter what the log holds, by batch, as it was after batch *committed*; settled letters stay settled.
-
-    Nothing is entered when a batch was completed meanwhile: the caller counts again.
-    """
+    """Enter what the log holds, by batch; nothing when another batch than *committed* is the newest by then."""
     m, o, s = t.mirror.c, t.open_letter.c, t.settled_letter.c
     with ledger.begin() as db:
         now = db.execute(sa.select(m.committed).where(m.name == mirror).with_for_update()).one_or_none()
@@ -309,10 +258,11 @@ def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int
         settled = {LetterPlace(*row) for row in db.execute(query)}
         db.execute(t.open_letter.delete().where(o.mirror == mirror))
         for batch, seen in letters.items():
-            _insert(db, mirror, batch, [x for x in seen if LetterPlace(batch, x.origin, x.place) not in settled])
+            enter_letters(db, mirror, batch, [x for x in seen if LetterPlace(batch, *x[:2]) not in settled])
         db.execute(t.mirror.update().where(m.name == mirror).values(letters_counted=True))
 
 
-def _insert(db: Connection, mirror: str, batch: int, letters: Iterable[SeenLetter]) -> None:
+def enter_letters(db: Connection, mirror: str, batch: int, letters: Iterable[SeenLetter]) -> None:
+    """Enter the dead letters of a batch, inside the transaction that completes it."""
     rows = [{"mirror": mirror, "batch": batch, "looked_to": 0, **letter._asdict()} for letter in letters]
     upsert(db, t.open_letter, rows, keys=["mirror", "batch", "origin", "place"], update=[])

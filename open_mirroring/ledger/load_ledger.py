@@ -1,7 +1,6 @@
 """The load plan of a table: the parts of its initial load, bound before the first of them is read.
 
-The plan is in the table's ledger row. Confirming an intent moves its chunks to ``done``
-(:mod:`~open_mirroring.ledger.publish_ledger`), so a load resumes where it stopped.
+Confirming an intent moves its chunks to ``done``, so a load resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -28,18 +27,11 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What a load reads, and how far it is.
+    """What a load reads, and how far it is; the id of a chunk is its place in *chunks*.
 
-    Attributes:
-        settings: what the mirror file said when the load began, as one text to compare.
-        columns: the columns of every file of the load.
-        chunks: how each chunk is read, as JSON values that only the reading side understands; a chunk's id is its
-            place in this list.
-        together: the chunks must share one intent, because keys are proven unique only over all of them.
-        done: ids of the chunks that are published.
-        hand_over_batch: changes of later log batches are published over the load (G-08).
-        shortest: the bytes of the shortest loaded value of columns that the source may fill up (G-86).
-        extra: the extra columns of its files, which no source has (G-118).
+    *settings* is what the mirror file said when it began. Chunks *together* share one intent: their keys are proved
+    unique only over all. Changes of batches after *hand_over_batch* are published over the load (G-08). *shortest* has
+    the bytes of the shortest value of columns that the source may fill up (G-86); *extra* are of no source (G-118).
     """
 
     settings: str
@@ -78,10 +70,7 @@ class LoadPlan:
     @classmethod
     def from_json(cls, text: str) -> LoadPlan:
         """The plan that :meth:`to_json` wrote."""
-        return _plan_of(text)
-
-
-_plan_of = msgspec.json.Decoder(LoadPlan).decode
+        return msgspec.json.decode(text, type=cls)
 
 
 def chunk_text(chunks: Iterable[int]) -> str:
@@ -97,15 +86,10 @@ def chunks_of(text: str) -> tuple[int, ...]:
 class HandOver(NamedTuple):
     """What the log has of a table when its load begins.
 
-    Attributes:
-        generation: the table's life.
-        batch: the newest committed batch; whatever is read from the source later contains all its changes.
-        log_from: the batch up to which the log cannot be used for this generation's rows, or was dropped; mostly 0.
-        highest: the table's highest position in the newest stream incarnation; None before its first change.
-        highest_before: the highest position in that stream up to batch *log_from*: of any table, because one that was
-            not mirrored for a time lacks its own; of the table alone in batches that were only dropped since.
-        begins_stream: the load is the one with which the newest stream began: all of that comes over it (G-128).
-        own_before: as *highest_before*, of the table alone.
+    *batch* is the newest committed one; *log_from* that up to which the log cannot be used for this generation, or was
+    dropped. *highest* is the table's highest position in the newest stream, None before its first change;
+    *highest_before* that up to *log_from*, of any table where the table was not mirrored for a time, and *own_before*
+    the same of the table alone. *begins_stream*: all of the newest stream comes over the load (G-128).
     """
 
     generation: int
@@ -118,10 +102,9 @@ class HandOver(NamedTuple):
 
     @property
     def above(self) -> str | None:
-        """What changes compare to: a text above the newest transaction that was logged; None in a first generation.
+        """A text above the newest transaction that was logged, to which changes compare; None in a first generation.
 
-        What is logged was committed at the source before it is read again, and so was every transaction up to it, as a
-        whole: a change of one of them is in the load, however late it arrives.
+        It was committed before the source is read again: all its changes are in the load.
         """
         return None if self.generation == 1 else above(self.highest)
 
@@ -134,45 +117,27 @@ class LoadLedger:
         self._mirror = mirror
 
     def hand_over(self, table_id: str) -> HandOver:
-        """What the log has of a table now: to be read before anything of the source is (G-08).
-
-        Raises:
-            TransientError: ``CHANGED_MEANWHILE`` when a batch that was bound before the table's reset is not in the log
-                yet: what it holds of the table is not known.
-        """
+        """What the log has of a table now: to be read before the source is (G-08; ``CHANGED_MEANWHILE``)."""
         c, b = t.mirrored_table.c, t.batch_table.c
         with self._engine.connect() as db:
             dropped = db.scalar(sa.select(newest_dropped(self._mirror))) or 0
             committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == self._mirror)) or 0
             row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
             if row.log_from > committed:
-                raise TransientError(
-                    "CHANGED_MEANWHILE",
-                    f"batch {row.log_from}, bound before the reset of {row.source!r}, is not in the log yet",
-                    where=f"mirror {self._mirror}",
-                    way_out="let the reading finish it (`open-mirroring tick`), then go on",
-                )
+                what = f"batch {row.log_from}, bound before the reset of {row.source!r}, is not in the log yet"
+                way_out = "let the reading finish it (`open-mirroring tick`), then go on"
+                raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", way_out=way_out)
             epochs = [epoch for epoch, ordinal in EPOCHS.of(db, table_id).items() if ordinal == row.stream_epoch]
             in_stream = sa.select(sa.func.max(b.max_pos)).where(b.mirror == self._mirror, b.epoch.in_(epochs))
             own, lost = b.source == row.source, max(row.log_from, dropped)
             highest = db.scalar(in_stream.where(own, b.batch <= committed))
             highest_before = db.scalar(in_stream.where((b.batch <= row.log_from) | ((b.batch <= dropped) & own)))
             own_before = db.scalar(in_stream.where(own, b.batch <= lost))
-        return HandOver(
-            row.generation,
-            committed,
-            lost,
-            highest,
-            highest_before,
-            row.stream_from == BEGINS_EMPTY,
-            own_before,
-        )
+        begins_stream = row.stream_from == BEGINS_EMPTY
+        return HandOver(row.generation, committed, lost, highest, highest_before, begins_stream, own_before)
 
     def ignored_up_to(self, name: str) -> str:
-        """The highest position of messages that were read and ignored of a table by its name at the source.
-
-        Empty where there are none, or their format does not tell it.
-        """
+        """The highest position of messages that were ignored of a table by its name at the source; empty: unknown."""
         with self._engine.connect() as db:
             found = FOREIGN_TABLES.one(db, self._mirror, name)
         return "" if found is None else found.highest
@@ -194,15 +159,8 @@ class LoadLedger:
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None, doubt: str = "") -> bool:
         """Bind a plan and the stream position that continues it; False when the table has a plan already.
 
-        Column lists that only changes below the hand-over carry are forgotten: they say nothing of the rows to come.
-
-        Args:
-            table_id: the table.
-            plan: what to read; its hand-over was read before anything of the source was.
-            stream_from: changes below this text are in the load (:attr:`HandOver.above`, or the ``major`` of a log
-                position); None: all are published.
-            doubt: why the load may lack logged changes that are not published over it, and what to do; empty: it does
-                not.
+        Column lists that only changes below the hand-over carry are forgotten. Changes below *stream_from* are in the
+        load; None: all are published. *doubt* is why the load may lack logged changes; empty: it does not.
         """
         c = t.mirrored_table.c
         unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)

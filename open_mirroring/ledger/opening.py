@@ -1,14 +1,10 @@
 """Opens a ledger: connections whose writes exclude each other, tables, and errors of databases as ours.
 
-A new ledger gets the tables of :mod:`~open_mirroring.ledger.tables` and the newest revision. Alembic migrates one of an
-earlier revision; nothing else loads it.
-
 Public source: SQLite, *Result and Error Codes*; PostgreSQL, *Appendix A. PostgreSQL Error Codes*.
 """
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import threading
 import time
@@ -19,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, event, inspect, select, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
@@ -39,10 +35,31 @@ _MIGRATION_LOCK = 7_160_203_118  # any constant: one migration at a time per Pos
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """Where Alembic keeps the revision."""
 
-_NOT_TO_BE_WRITTEN = ("SQLITE_READONLY", "25006", "42501")
-"""A file or folder, a server that only reads, a user without the right."""
-_DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
-_DISK = ("SQLITE_FULL", "SQLITE_IOERR", "53100")
+_ERRORS: tuple[tuple[tuple[str, ...], type[MirroringError], str, str, str], ...] = (
+    (
+        ("SQLITE_READONLY", "25006", "42501"),  # a file or folder, a server that only reads, a user without the right
+        TerminalError,
+        "ACCESS_DENIED",
+        "the ledger cannot be written",
+        "give this process the right to write the file and its folder, or the connection's user that to write the "
+        "tables; name the database itself, not a copy that can only be read",
+    ),
+    (
+        ("SQLITE_NOTADB", "SQLITE_CORRUPT"),
+        TerminalError,
+        "LEDGER_DAMAGED",
+        "the ledger's file is not an SQLite database, or is damaged",
+        "restore an intact copy; without one, remove the file and rebuild the ledger (`open-mirroring rebuild-ledger`)",
+    ),
+    (
+        ("SQLITE_FULL", "SQLITE_IOERR", "53100"),
+        TransientError,
+        "DISK_FULL",
+        "the disk of the ledger is full, or fails",
+        "free space there or raise the quota, else check disk and mount; the next run goes on",
+    ),
+)
+"""Codes of the database, and our error for those that begin so."""
 
 _KEPT: dict[str, Engine] = {}
 _MOST_KEPT = 4
@@ -51,16 +68,10 @@ _MOST_KEPT = 4
 def open_ledger(url: str, *, keep: bool = False) -> Engine:
     """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates those of an earlier revision.
 
-    Args:
-        url: its address.
-        keep: keep connections open until :func:`close_ledgers`, and the compiled statements for whoever opens it next:
-            without them a short run takes half as long again. Otherwise each transaction has a connection of its own,
-            which no fork of a worker process inherits.
-
-    Raises:
-        TransientError: ``UNREACHABLE`` when the database does not answer.
-        TerminalError: ``LEDGER_UNFIT`` when the ledger has a revision that this version does not know, or
-            when the database belongs to something else; what :func:`ledger_error` returns.
+    With *keep* connections and compiled statements stay until :func:`close_ledgers`: without them a short run takes
+    half as long again. Otherwise each transaction has a connection of its own, which no fork of a worker inherits.
+    Raises what :func:`ledger_error` returns, and ``LEDGER_UNFIT`` for an unknown revision or another product's
+    database.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -68,9 +79,7 @@ def open_ledger(url: str, *, keep: bool = False) -> Engine:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = _KEPT.get(url) if keep else None
     if engine is None:
-        arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS} if is_sqlite else {"connect_timeout": 10}
-        is_brief = is_sqlite and not keep
-        engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_brief else {}))
+        engine = _engine(parsed, _BUSY_SECONDS, keep=keep)
         if is_sqlite:
             make_sqlite_transactional(engine)
     if keep:
@@ -89,20 +98,12 @@ def close_ledgers() -> None:
 
 
 def ledger_to_look(url: str) -> Engine | None:
-    """Open a ledger to read it only: nothing is created or migrated, and no writer is kept waiting.
-
-    Returns None when there is no ledger yet.
-
-    Raises:
-        TransientError: ``UNREACHABLE``.
-        TerminalError: ``LEDGER_UNFIT``.
-    """
+    """Open a ledger to read it only; None when there is none yet. Nothing is created, and no writer kept waiting."""
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and not Path(parsed.database or "").is_file():
         return None
-    arguments: dict[str, Any] = {"timeout": _LOOK_SECONDS} if is_sqlite else {"connect_timeout": _LOOK_SECONDS}
-    engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_sqlite else {}))
+    engine = _engine(parsed, _LOOK_SECONDS, keep=False)
     if is_sqlite:
         _make_sqlite_readable(engine)
     with _database_told(_shown(engine)), engine.connect() as connection:
@@ -112,44 +113,26 @@ def ledger_to_look(url: str) -> Engine | None:
     return None if current is None else engine
 
 
-def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None:
-    """Our error for one of the ledger's database; None for one that nobody but its developers can mend.
+def _engine(url: URL, busy: int, *, keep: bool) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, connect_args={"connect_timeout": _LOOK_SECONDS})
+    return create_engine(url, connect_args={"timeout": busy}, **({} if keep else {"poolclass": NullPool}))
 
-    Of its text nothing is shown: it holds the statement, and may hold the address.
+
+def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None:
+    """Our error for one of the ledger's database; None for one that only its developers can fix.
+
+    Its text is not shown: it holds the statement, and may hold the address.
     """
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "pgcode", None) or ""
-    if code.startswith(_NOT_TO_BE_WRITTEN):
-        return TerminalError(
-            "ACCESS_DENIED",
-            f"the ledger cannot be written: {code}",
-            where=where,
-            way_out="give this process the right to write the file and its folder, or the connection's user that to "
-            "write the tables; name the database itself, not a copy that can only be read",
-        )
-    if code.startswith(_DAMAGED):
-        return TerminalError(
-            "LEDGER_DAMAGED",
-            f"the ledger's file is not an SQLite database, or is damaged: {code}",
-            where=where,
-            way_out="restore an intact copy; without one, remove the file and rebuild the ledger "
-            "(`open-mirroring rebuild-ledger`)",
-        )
-    if code.startswith(_DISK):
-        return TransientError(
-            "DISK_FULL",
-            f"the disk of the ledger is full, or fails: {code}",
-            where=where,
-            way_out="free space there or raise the quota, else look after disk and mount; the next run goes on",
-        )
-    if isinstance(error, OperationalError):
-        kind = type(error.orig).__name__
-        return TransientError(
-            "UNREACHABLE",
-            f"the ledger does not answer: {f'{kind}, {code}' if code else kind}",
-            where=where,
-            way_out="check that the database runs and the connection named in the mirror file reaches it",
-        )
-    return None
+    for began, kind, name, what, way_out in _ERRORS:
+        if code.startswith(began):
+            return kind(name, f"{what}: {code}", where=where, way_out=way_out)
+    if not isinstance(error, OperationalError):
+        return None
+    what = f"the ledger does not answer: {', '.join(filter(None, (type(error.orig).__name__, code)))}"
+    way_out = "check that the database runs and the connection named in the mirror file reaches it"
+    return TransientError("UNREACHABLE", what, where=where, way_out=way_out)
 
 
 def system_error(error: Exception) -> MirroringError | None:
@@ -163,7 +146,6 @@ def system_error(error: Exception) -> MirroringError | None:
 
 @contextmanager
 def _database_told(where: str) -> Iterator[None]:
-    """Raise what a ledger's database raises as an error of ours that names the database."""
     try:
         yield
     except DatabaseError as error:
@@ -239,7 +221,6 @@ def _migrate(engine: Engine) -> None:
 
 
 def _upgrade(connection: Connection, current: str) -> None:
-    """Migrate a ledger of an earlier revision."""
     from alembic import command
     from alembic.script import ScriptDirectory
 
@@ -247,16 +228,12 @@ def _upgrade(connection: Connection, current: str) -> None:
     if current not in {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}:
         raise _unknown(current)
     config.attributes["connection"] = connection
-    with _UPGRADE, _without_chatter():
+    with _UPGRADE:
         command.upgrade(config, "head")
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision of a ledger; None where there is no ledger yet.
-
-    Raises:
-        TerminalError: ``LEDGER_UNFIT``.
-    """
+    """The revision of a ledger; None where there is no ledger yet. Raises ``LEDGER_UNFIT``."""
     there = set(inspect(connection).get_table_names())
     if _VERSION.name not in there:
         if taken := sorted(metadata.tables.keys() & there):
@@ -268,29 +245,12 @@ def _revision(connection: Connection) -> str | None:
     return current
 
 
-@contextmanager
-def _without_chatter() -> Iterator[None]:
-    """Keep what Alembic logs at each look out of a task's log."""
-    logger = logging.getLogger("alembic.runtime.migration")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def _unknown(current: str) -> TerminalError:
-    return TerminalError(
-        "LEDGER_UNFIT",
-        f"the ledger has revision {current}, and this version of open_mirroring works with {HEAD}",
-        way_out="install the version of open_mirroring that wrote the ledger, or a newer one",
-    )
+    what = f"the ledger has revision {current}, and this version of open_mirroring works with {HEAD}"
+    way_out = "install the version of open_mirroring that wrote the ledger, or a newer one"
+    return TerminalError("LEDGER_UNFIT", what, way_out=way_out)
 
 
 def _foreign(why: str) -> TerminalError:
-    return TerminalError(
-        "LEDGER_UNFIT",
-        f"the database is not a ledger: {why}",
-        way_out="give the ledger a database or schema of its own",
-    )
+    way_out = "give the ledger a database or schema of its own"
+    return TerminalError("LEDGER_UNFIT", f"the database is not a ledger: {why}", way_out=way_out)

@@ -23,7 +23,7 @@ _proof_of = msgspec.json.Decoder(Proof).decode
 
 
 class RecordedProof(NamedTuple):
-    """A proof of a table's generation as the ledger keeps it; *ranges* is how its source was cut, for a correction."""
+    """A proof of a table's generation as the ledger keeps it."""
 
     id: str
     table_id: str

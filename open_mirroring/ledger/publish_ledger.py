@@ -1,7 +1,4 @@
-"""The ledger transactions of publishing: one row per mirrored table, changed only by compare-and-set.
-
-Each method takes many tables and runs one transaction, because a mirror may have hundreds of small tables.
-"""
+"""The ledger transactions of publishing, each for many tables at once: rows are changed only by compare-and-set."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
+from open_mirroring.ledger.declaring import ResetRecord, stopped
 from open_mirroring.ledger.load_ledger import LoadPlan, chunks_of
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
@@ -29,7 +26,7 @@ from open_mirroring.protocols.resetting import ResetStage
 class StagedDetails(NamedTuple):
     """What a staging attempt learned, sealed with its files and recorded when they are confirmed.
 
-    *shortest* is of an initial load: the bytes of the shortest value of each column whose type nothing tells.
+    *shortest* has the bytes of the shortest value of loaded columns whose type nothing tells.
     """
 
     columns: TableSchema
@@ -44,10 +41,6 @@ class PublishLedger:
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine = engine
         self._mirror = mirror
-
-    def declare(self, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
-        """Register the tables of the mirror file; see :func:`open_mirroring.ledger.declaring.declare`."""
-        return declare(self._engine, self._mirror, declarations)
 
     def acquire(self, table_ids: Iterable[str]) -> dict[str, Owned]:
         """Raise the rows' versions and return them: earlier owners are fenced off."""
@@ -91,7 +84,8 @@ class PublishLedger:
         with self._engine.begin() as db:
             # Locked, so that what is written is made of the very rows that the versions are compared with.
             rows = db.execute(sa.select(t.mirrored_table).where(c.id.in_(versions)).order_by(c.id).with_for_update())
-            sealed = {row.id: (row, intent) for row in rows if (intent := _sealed_intent(row)) is not None}
+            intents = ((row, _intent_of(row.intent)) for row in rows)
+            sealed = {row.id: (row, intent) for row, intent in intents if intent and intent.manifest is not None}
             writes = {id_: (versions[id_], _after(row, intent)) for id_, (row, intent) in sealed.items()}
             owned = self._write(db, writes, sa.true())
             _record_publications(db, [sealed[table_id] for table_id in owned])
@@ -99,13 +93,7 @@ class PublishLedger:
 
     def stop(self, stops: Mapping[str, tuple[int, str, str]]) -> dict[str, Owned | Lost]:
         """Stop tables with a code and what was found."""
-        now = datetime.now(UTC)
-        return self._each(
-            {
-                table_id: (version, {"stop_code": code, "stop_what": what, "stopped_at": now})
-                for table_id, (version, code, what) in stops.items()
-            }
-        )
+        return self._each({id_: (version, stopped(code, what)) for id_, (version, code, what) in stops.items()})
 
     def _each(
         self, writes: Mapping[str, tuple[int, dict[str, Any]]], condition: sa.ColumnElement[bool] | None = None
@@ -168,20 +156,14 @@ def _intent_json(intent: Intent, details: StagedDetails | None) -> str:
     return json.dumps(document, ensure_ascii=False)
 
 
+_decode = msgspec.json.Decoder(Intent).decode
+
+
 def _intent_of(text: str | None) -> Intent | None:
-    return None if text is None else _decoded_intent(text)
-
-
-_decoded_intent = msgspec.json.Decoder(Intent).decode
-
-
-def _sealed_intent(row: Any) -> Intent | None:
-    intent = _intent_of(row.intent)
-    return None if intent is None or intent.manifest is None else intent
+    return None if text is None else _decode(text)
 
 
 def _after(row: Any, intent: Intent) -> dict[str, Any]:
-    """The row's values once its sealed intent is confirmed, those that stay as they are included."""
     details = json.loads(row.intent)["details"]
     kept = ("published_batch", "published_position", "waiting_rows", "load_plan", "load_state")
     values: dict[str, Any] = {
@@ -203,7 +185,6 @@ def _after(row: Any, intent: Intent) -> dict[str, Any]:
 
 
 def _record_publications(db: Connection, confirmed: Iterable[tuple[Any, Intent]]) -> None:
-    """Keep what was published, and the dead letters that were found: by row, as it was before, and intent."""
     now = datetime.now(UTC)
     publications: list[dict[str, Any]] = []
     files: list[dict[str, Any]] = []

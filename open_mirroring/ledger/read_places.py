@@ -26,8 +26,7 @@ _CAPTURED = ".avro"
 def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> None:
     """Add the places that batch *number* read for the first time, inside the transaction that completes it.
 
-    Two things are noted of the tables (G-143): partitions that come up late, and files of a Capture whose names contain
-    no partition, so that a missing file is not seen.
+    Noted of the tables (G-143): partitions that come up late, and Capture files whose names show no partition.
     """
     found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
     if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:
@@ -58,10 +57,7 @@ def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
 
 
 def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> int:
-    """Accept that the offsets between those that were read are lost, with an entry in the audit; how many they are.
-
-    Asked again by the id of its *request*, it accepts nothing more, whatever is missing then (G-30).
-    """
+    """Accept that the offsets between those that were read are lost; how many, once for each *request* (G-30)."""
 
     def effect(db: Connection, _: Any) -> Effect | None:
         missing = close_gaps(db, mirror)

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import FormerColumn, Word
 from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
-from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
+from open_mirroring.changes.horizon import BatchContents, LoggedBatch, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
@@ -31,7 +31,7 @@ from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, STARTS
-from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
+from open_mirroring.ledger.horizon import MIRROR_HORIZON, TABLE_HORIZON, newest_dropped
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work
@@ -50,33 +50,22 @@ class MirrorState(NamedTuple):
     stop_code: str | None
     stop_what: str | None
     homeless_rejects: int
+    dropped: int
     open_since: datetime | None = None
 
     def refuse_stopped(self, mirror: str) -> None:
-        """Refuse to go on with a mirror whose reading is stopped.
-
-        Raises:
-            TerminalError: with the code of the stop.
-        """
+        """Refuse to go on with a mirror whose reading is stopped, with the code of the stop."""
         if self.stop_code is not None:
-            raise TerminalError(
-                self.stop_code,
-                f"mirror {mirror!r} is stopped: {self.stop_what}",
-                way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
-            )
+            way_out = "see the runbook's section of this code, then `open-mirroring resume-extraction`"
+            raise TerminalError(self.stop_code, f"mirror {mirror!r} is stopped: {self.stop_what}", way_out=way_out)
 
 
 class GenerationStart(NamedTuple):
     """What the present generation of a table starts with.
 
-    Attributes:
-        load_state: of its initial load: ``none``, ``pending`` or ``loaded``.
-        load_plan: the plan of that load; None without one.
-        load_refused: why the load could not start when it was tried last.
-        stream_from: changes of stream incarnation *stream_epoch* below it are in the load.
-        log_from: batches up to this one are not part of the generation.
-        newest_load: the full load of the source in the log with which it starts (G-125).
-        accepted: who accepted a later full load of the source, and why.
+    *load_refused* is why the load could not start last. Changes of stream *stream_epoch* below *stream_from* are in the
+    load; batches up to *log_from* are not part of the generation. *newest_load* is the source's full load in the log
+    with which it starts (G-125), *accepted* who accepted a later one.
     """
 
     load_state: str = "none"
@@ -90,19 +79,10 @@ class GenerationStart(NamedTuple):
 
 
 class TableState(NamedTuple):
-    """A mirrored table as the ledger knows it.
+    """A mirrored table as the ledger knows it; *keys* and *columns* as the source names them.
 
-    Attributes:
-        keys: its key columns as the source names them.
-        row: what the protocols decide by.
-        columns: those of its files.
-        start: what its generation starts with.
-        stop_what: what is wrong, where the table is stopped.
-        waiting_rows: changes of published batches that wait for the end of their transactions.
-        reset: the reset under way.
-        text: how its files of delimited text are written; None for Parquet.
-        key_names: names of key columns at the target, where they differ from the source's (G-120).
-        types: the mirror file's types when its columns were published or compared last (G-129); None: not known.
+    *waiting_rows* are of published batches whose transactions have not ended. *text*: None is Parquet. *key_names* are
+    the target's (G-120). *types* are the mirror file's when columns were published or compared last (G-129).
     """
 
     id: str
@@ -141,23 +121,16 @@ class TableState(NamedTuple):
 
     @property
     def is_beginning(self) -> bool:
-        """Nothing of this generation, or only a part of its load, is published yet.
-
-        A load that goes through the log is loaded before a row of it is published.
-        """
+        """Nothing of this generation, or only a part of its load, is published yet; a load may go through the log."""
         if self.start.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
         return self.start.load_state == "pending" or not self.row.confirmed
 
 
 class ColumnRecords(NamedTuple):
-    """What the ledger keeps of one table's columns.
+    """What the ledger keeps of one table's columns: lists by first position, ordinals of streams, and decisions.
 
-    Attributes:
-        lists: its column lists, in the order of their first position.
-        epochs: the ordinal of every stream incarnation.
-        decided: what operators said of its columns.
-        former: how columns of earlier rows are read in this generation, as its first publication noted it.
+    *former* is how columns of earlier rows are read in this generation, as its first publication noted it.
     """
 
     lists: Sequence[ColumnList] = ()
@@ -222,8 +195,9 @@ class LedgerReader:
     def mirror(self) -> MirrorState:
         """The mirror's row; all zero before the first run."""
         c = t.mirror.c
-        query = sa.select(c.committed, c.open_number, c.stop_code, c.stop_what, c.homeless_rejects, c.open_bound_at)
-        return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0)))
+        of_batch, of_stop = (c.committed, c.open_number), (c.stop_code, c.stop_what)
+        query = sa.select(*of_batch, *of_stop, c.homeless_rejects, c.dropped, c.open_bound_at)
+        return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
         """Every table of the mirror by source name, or this one."""
@@ -238,10 +212,7 @@ class LedgerReader:
             return STARTS.of(db, table_id)
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
-        """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any.
-
-        One query for all tables; its cost grows with the batches between, not with the log.
-        """
+        """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any."""
         if not after:
             return {}
         c = t.batch_table.c
@@ -290,11 +261,7 @@ class LedgerReader:
         return str(t.first(self._engine, query) or "")
 
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
-        """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.
-
-        Batches that were dropped from the log are left out: no plan asks for them
-        (:mod:`open_mirroring.changes.horizon`).
-        """
+        """What kept batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text."""
         c = t.batch_table.c
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
         query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to, reached)
@@ -370,11 +337,15 @@ class LedgerReader:
 
     def mirror_horizon(self) -> MirrorHorizon | None:
         """The horizon of the mirror; None while maintenance never moved it."""
-        return mirror_horizon(self._engine, self._mirror)
+        with self._engine.connect() as db:
+            return MIRROR_HORIZON.one(db, self._mirror)
 
     def horizons(self, tables: Iterable[TableState]) -> dict[str, TableHorizon]:
-        """Per table H, as far as maintenance has set it."""
-        return table_horizons(self._engine, {table.id: table.row.generation for table in tables})
+        """Per table H, as far as maintenance has set it for its present generation."""
+        lives = {table.id: table.row.generation for table in tables}
+        with self._engine.connect() as db:
+            found = {table: kept[""] for table, kept in TABLE_HORIZON.of_each(db, lives).items()}
+        return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
         """Confirmed files of a table above a number, in order."""
@@ -386,9 +357,8 @@ class LedgerReader:
         found: dict[str, list[PublishedFile]] = {}
         wanted = sa.select(c.table_id, *(c[name] for name in PublishedFile._fields)).order_by(c.table_id, c.number)
         for some in _alike(numbers):
-            asked = sa.or_(
-                *(c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
-            )
+            parts = (c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
+            asked = sa.or_(*parts)
             found |= t.grouped((id_, PublishedFile(*file)) for id_, *file in self._rows(wanted.where(asked)))
         return found
 
@@ -424,30 +394,22 @@ class LedgerReader:
 
     @staticmethod
     def _of_life(c: Any) -> sa.ColumnElement[bool]:
-        """Whether a row is of the generation that its table is in now."""
         m = t.mirrored_table.c
         return sa.and_(c.table_id == m.id, c.generation == m.generation)
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
         """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
-        c, m = t.published_file.c, t.mirrored_table.c
-        query = (
-            sa.select(c.table_id, sa.func.max(c.number))
-            .join(t.mirrored_table, self._of_life(c))
-            .where(m.mirror == self._mirror, c.confirmed_at < confirmed_before)
-            .group_by(c.table_id)
-        )
-        return dict(self._rows(query))
+        c = t.published_file.c
+        ours = (t.mirrored_table.c.mirror == self._mirror) & (c.confirmed_at < confirmed_before)
+        query = sa.select(c.table_id, sa.func.max(c.number)).join(t.mirrored_table, self._of_life(c))
+        return dict(self._rows(query.where(ours).group_by(c.table_id)))
 
     def published_bytes(self, since: datetime) -> int:
         """Bytes of the files confirmed since a moment, in whatever generation of their table."""
         c, m = t.published_file.c, t.mirrored_table.c
-        query = (
-            sa.select(sa.func.sum(c.size))
-            .join(t.mirrored_table, c.table_id == m.id)
-            .where(m.mirror == self._mirror, c.confirmed_at >= since)
-        )
-        return int(t.first(self._engine, query) or 0)
+        query = sa.select(sa.func.sum(c.size)).join(t.mirrored_table, c.table_id == m.id)
+        ours = (m.mirror == self._mirror) & (c.confirmed_at >= since)
+        return int(t.first(self._engine, query.where(ours)) or 0)
 
     def batches(self, above: int = 0) -> list[CommittedBatch]:
         """Committed batches above a number, in order."""
@@ -456,11 +418,11 @@ class LedgerReader:
         found = self._rows(query.order_by(c.number))
         return [(number, counts_of(manifest), at) for number, manifest, at in found]
 
-    def batch_times(self) -> list[tuple[int, datetime, datetime]]:
-        """Every committed batch in order: number, when it was bound, when it was committed."""
+    def batch_times(self) -> list[LoggedBatch]:
+        """Every committed batch in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
-        return [tuple(row) for row in self._rows(query)]
+        return [LoggedBatch(*row) for row in self._rows(query)]
 
     def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
         """When each of some batches was committed."""
@@ -523,12 +485,9 @@ LOADED = position_order(0, "")
 
 
 class Unpublished(NamedTuple):
-    """What lies between two published sets, from the ledger alone, before any file is opened.
+    """What is between two published sets, from the ledger alone: contents of batches, each opened as a whole.
 
-    Attributes:
-        arrived: contents of new batches that hold something to publish.
-        released: contents of published batches that waited for the end of their transactions and are whole now.
-        waiting: contents of new batches that wait as a whole.
+    *arrived* hold something to publish; *released* were published, and waited for transactions; *waiting* wait now.
     """
 
     arrived: Sequence[BatchContents]

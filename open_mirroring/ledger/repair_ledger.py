@@ -1,8 +1,4 @@
-"""The ledger's records of repairs: requested, sealed, done. Each is an audit entry, written before its effect.
-
-The next run finishes a killed one from the last record: it renames the sealed object, never a second one. When the
-repair is done, only the record of the number's object changes.
-"""
+"""The ledger's records of repairs: requested, sealed, done. Each is an audit entry, written before its effect."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 
 
 class RepairLedger:
-    """The repairs of one mirror; a number belongs to the table's present generation."""
+    """The repairs of one mirror, each of a number of the table's present generation (``REPAIR_REFUSED``)."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine, self._mirror = engine, mirror
@@ -33,63 +29,39 @@ class RepairLedger:
     def open_repair(self, source: str, generation: int, number: int) -> StagedFile | None:
         """The object that becomes the number by a repair that is not done; None where none is sealed."""
         c = t.audit.c
-        query = sa.select(c.event, c.detail).where(
-            c.mirror == self._mirror, c.source == source, c.event.in_((REQUESTED, SEALED, REPAIRED))
-        )
+        query = sa.select(c.event, c.detail).where(c.mirror == self._mirror, c.source == source)
         found: StagedFile | None = None
-        for event, text in t.rows(self._engine, query.order_by(c.id)):
+        for event, text in t.rows(self._engine, query.where(c.event.in_((SEALED, REPAIRED))).order_by(c.id)):
             detail = json.loads(text)
-            if (detail["generation"], detail["number"]) != (generation, number):
-                continue
-            if event == SEALED:
-                found = StagedFile(**detail["object"])
-            elif event == REPAIRED:
-                found = None
+            if (detail["generation"], detail["number"]) == (generation, number):
+                found = StagedFile(**detail["object"]) if event == SEALED else None
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:
-        """Record a request; its outcome where it came to its end before.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
-        """
+        """Record a request; its outcome where it came to its end before."""
         with self._engine.begin() as db:
             locked_table(db, self._mirror, source)
             found = requests.known(db, self._mirror, asked)
             if found is None:
                 requests.record(db, self._mirror, asked)
-        return None if found is None else found.outcome
+        return found or None
 
     def request(self, source: str, generation: int, number: int, digest: str, proof: str, reason: Reason) -> None:
-        """Record who wants a number published again, why, and what proves that it may be.
-
-        Raises:
-            TerminalError: ``REPAIR_REFUSED`` when the table has begun another life; ``ARGUMENT_INVALID``.
-        """
+        """Record who wants a number published again, why, and what proves that it may be."""
         with self._engine.begin() as db:
-            self._same_life(db, source, generation, number)
-            detail = {"who": reason.who, "why": reason.why, "proof": proof, "digest": digest}
+            detail = {**reason._asdict(), "proof": proof, "digest": digest}
             self._write(db, source, REQUESTED, generation, number, detail)
 
     def seal(self, source: str, generation: int, number: int, staged: StagedFile) -> None:
-        """Record the one object that may become the number.
-
-        Raises:
-            TerminalError: as from :meth:`request`.
-        """
+        """Record the one object that may become the number."""
         with self._engine.begin() as db:
-            self._same_life(db, source, generation, number)
             self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
 
     def confirm(self, source: str, generation: int, number: int, digest: str, etag: str, size: int) -> None:
-        """The number was seen with its digest: the ledger knows its new object.
-
-        Raises:
-            TerminalError: as from :meth:`request`; the number's digest is another one.
-        """
+        """The number was seen with its digest: the ledger knows its new object."""
         c = t.published_file.c
         with self._engine.begin() as db:
-            row = self._same_life(db, source, generation, number)
+            row = locked_table(db, self._mirror, source)
             same = (c.table_id == row.id) & (c.generation == generation) & (c.number == number) & (c.digest == digest)
             before = db.execute(sa.select(c.etag, c.rows).where(same)).one_or_none()
             if before is None:
@@ -99,15 +71,11 @@ class RepairLedger:
             outcome = {"number": number, "rows": before.rows, "etag": etag}
             requests.finish(db, self._mirror, source, (REPAIR,), outcome, str(number))
 
-    def _same_life(self, db: Connection, source: str, generation: int, number: int) -> Any:
-        row = locked_table(db, self._mirror, source)
-        if row.generation != generation:
-            raise _another_life(source, number)
-        return row
-
     def _write(
         self, db: Connection, source: str, event: str, generation: int, number: int, detail: dict[str, Any]
     ) -> None:
+        if locked_table(db, self._mirror, source).generation != generation:
+            raise _another_life(source, number)
         audit(db, self._mirror, source, event, {"generation": generation, "number": number, **detail})
 
 

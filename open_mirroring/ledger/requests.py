@@ -1,8 +1,7 @@
 """Requests and their outcomes: one approval has one effect (G-30).
 
-A request has an id, given by the one who approved it. It is recorded in the transaction that begins its effect, and
-finished in the one that ends it, also when another run ends it. Asked again by the same id, the ledger gives the
-outcome; only another id asks for another effect. An empty id belongs to no request and is not recorded.
+A request is recorded in the transaction that begins its effect, and finished in the one that ends it. An empty id
+belongs to no request and is not recorded.
 """
 
 from __future__ import annotations
@@ -21,16 +20,10 @@ from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.tables import upsert
 
 RELOAD, DROP, REPAIR = "reload", "drop", "repair"
-RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (
-    "resume",
-    "resume-extraction",
-    "accept-epoch",
-    "accept-dead-letters",
-)
+RESUME, RESUME_EXTRACTION = "resume", "resume-extraction"
 TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
-ACCEPT_SCHEMA = "accept-schema"
-ACCEPT_TABLE = "accept-table"
-ACCEPT_RELOAD = "accept-reload"
+ACCEPT_EPOCH, ACCEPT_LETTERS = "accept-epoch", "accept-dead-letters"
+ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_RELOAD = "accept-schema", "accept-table", "accept-reload"
 RESETS = (RELOAD, DROP)
 """A later reset of a table takes an earlier one over, and ends it with its own end."""
 
@@ -44,19 +37,8 @@ class Asked(NamedTuple):
     subject: str = ""
 
 
-class Known(NamedTuple):
-    """A request that the ledger knows; *outcome* is None while it is under way."""
-
-    outcome: Mapping[str, Any] | None
-    finished_at: datetime | None
-
-
-def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
-    """What the ledger knows of a request; None when no request had this id yet.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when the id was used to ask for something else.
-    """
+def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
+    """The outcome of a request, empty while it is under way; None when no request had this id yet."""
     if not asked.request:
         return None
     c = t.decision_request.c
@@ -72,18 +54,13 @@ def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
             where=f"mirror {mirror}",
             way_out="one approval is for one effect: leave `--request` out, or give a new id",
         )
-    return Known(None if row.outcome is None else json.loads(row.outcome), row.finished_at)
+    return dict(json.loads(row.outcome or "{}"))
 
 
 def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
-    """The outcome of a finished request; None for one that is under way or unknown.
-
-    Raises:
-        TerminalError: as :func:`known`.
-    """
+    """The outcome of a finished request; None for one that is under way or unknown."""
     with ledger.connect() as db:
-        found = known(db, mirror, asked)
-    return None if found is None else found.outcome
+        return known(db, mirror, asked) or None
 
 
 Effect = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -100,22 +77,16 @@ def decide(
 ) -> Mapping[str, Any]:
     """Take a decision in one transaction, which also writes it into the audit; its outcome.
 
-    Asked again by the id of the request, it gives the outcome of then and has no other effect (G-30). The row is locked
-    before the request is looked for, so that of two that ask alike one waits for the other.
-
-    *effect* gets the row of the table, or of the mirror (None: there is none) where the request names no table, and
-    returns None when there was nothing to do.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; as :func:`known`.
+    The row is locked first, so that of two that ask alike one waits for the other, and gets the outcome (G-30).
+    *effect* gets the row of the table, or of the mirror, and returns None when there was nothing to do.
     """
     with ledger.begin() as db:
         if asked.source:
             row = locked_table(db, mirror, asked.source)
         else:
             row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == mirror).with_for_update()).one_or_none()
-        if done := known(db, mirror, asked):
-            return done.outcome or {}
+        if (done := known(db, mirror, asked)) is not None:
+            return done
         had = effect(db, row)
         if had is None:
             return {}
@@ -126,11 +97,7 @@ def decide(
 
 
 def locked_table(db: Connection, mirror: str, source: str) -> Any:
-    """The row of a table, locked against other writers until the transaction ends.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The row of a table, locked until the transaction ends; raises ``ARGUMENT_INVALID``."""
     c = t.mirrored_table.c
     query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
     row = db.execute(query).one_or_none()
@@ -172,17 +139,9 @@ def finish(
     """Set the outcome of every open request of these kinds, whichever run reached it; *subject* None means any."""
     c = t.decision_request.c
     of = sa.true() if subject is None else c.subject == subject
-    db.execute(
-        t.decision_request.update()
-        .where(
-            c.mirror == mirror,
-            c.source == source,
-            of,
-            c.action.in_(list(actions)),
-            c.finished_at.is_(None),
-        )
-        .values(finished_at=datetime.now(UTC), outcome=json.dumps(outcome, ensure_ascii=False))
-    )
+    is_open = (c.mirror == mirror) & (c.source == source) & c.action.in_(list(actions)) & c.finished_at.is_(None)
+    values = {"finished_at": datetime.now(UTC), "outcome": json.dumps(outcome, ensure_ascii=False)}
+    db.execute(t.decision_request.update().where(is_open, of).values(values))
 
 
 def _said(asked: Asked) -> str:

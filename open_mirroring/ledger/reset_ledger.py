@@ -1,11 +1,7 @@
 """The ledger transactions of resets: the request, one record per arrow, and the new generation.
 
-A request decides what the new generation can begin with: with an initial load, anything; from the log alone, only if
-the log is known to hold every change (see :func:`_why_log_lacks`).
-
-A reset is *fresh* when the batches logged so far cannot be used for the table: they have another key, or lack changes.
-``log_from`` is then the newest of these batches. It is read at the request, under the lock that also binds batches, so
-whoever binds a later batch has read the new declaration (:mod:`~open_mirroring.ledger.extract_ledger`).
+It begins with an initial load, or from the log alone if that is known to hold every change. It is *fresh* when the
+batches logged so far cannot be used: ``log_from`` is the newest of them, read under the lock that also binds batches.
 """
 
 from __future__ import annotations
@@ -29,16 +25,15 @@ from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.columns import keep_taken, record_columns
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, unknown_epochs
 from open_mirroring.ledger.declaring import (
+    DROPPED,
     ResetRecord,
     TableDeclaration,
-    is_dropped,
     is_new_to_log,
     key_of,
     mended_stop,
     newest_batch,
     newest_epoch,
     note_accepted,
-    note_dropped,
     refuse_taken_folder,
 )
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, STARTS, VERDICTS
@@ -68,18 +63,13 @@ class ResetLedger:
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
 
-        It begins none when one is under way, which the *request* joins, or when this request was made before: that one
-        is under way or finished, and does not begin twice (G-30). Another request begins a new reset when the
-        declaration changed meanwhile, when what was published was stopped, or with *again*.
+        It begins none when one is under way, which the *request* joins, or when this request was made before (G-30),
+        unless the declaration changed, what was published was stopped, or *again*. With *reloaded* it begins with the
+        newest full load of the source in the log (G-125), with *loads_stream* with the load with which this stream
+        began (G-128).
 
-        With *reloaded* it begins with the newest full load of the source that lies in the log (G-125). With
-        *loads_stream* the initial load is the one with which this newest stream began: all changes of that come over it
-        (G-128). One that *is_carried_on* is continued by any run.
-
-        Raises:
-            TransientError: ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read.
-            TerminalError: ``ARGUMENT_INVALID``; ``CONFIG_INVALID``; ``LOAD_NEEDED`` when the log does not hold all rows
-                of the table and there is no initial load; ``COMMAND_REFUSED`` when several unknown streams were read.
+        Raises ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read, ``LOAD_NEEDED`` when the log does
+        not hold all rows and there is no initial load, ``COMMAND_REFUSED`` when several unknown streams were read.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -128,16 +118,12 @@ class ResetLedger:
         return True
 
     def request_drop(self, source: str, reason: Reason, *, request: str = "") -> bool:
-        """Ask that a table be dropped for good; False when a drop is under way or done, or was asked by this *request*.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
-        """
+        """Ask that a table be dropped for good; False when this begins no drop, as for :meth:`request_reload`."""
         asked = Asked(request, DROP, source)
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
                 return False
-            if is_dropped(db, self._mirror, source):
+            if DROPPED.one(db, self._mirror, source) is not None:
                 requests.record(db, self._mirror, asked, {"stage": ResetStage.DROPPED.value})
                 return False
             row = locked_table(db, self._mirror, source)
@@ -175,29 +161,18 @@ class ResetLedger:
             return self._owned(db, source)
 
     def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
-        """Record what an operator says of the target, and the record that follows from it; False when overtaken.
-
-        What was said under this request before is not said again, of no later reset either (G-89).
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
-        """
+        """Record what an operator says of the target, once for each request (G-89); False when overtaken."""
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
                 return True
             if isinstance(self._advance(db, asked.source, version, to), Lost):
                 return False
             requests.record(db, self._mirror, asked, {"stage": to.value})
-            detail = {"who": reason.who, "why": reason.why}
-            audit(db, self._mirror, asked.source, asked.action.replace("-", "_").upper(), detail)
+            audit(db, self._mirror, asked.source, asked.action.replace("-", "_").upper(), reason._asdict())
         return True
 
     def asked(self, asked: Asked) -> Answer:
-        """Whether a request came to its end, by whomever.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
-        """
+        """Whether a request came to its end."""
         return Answer.OPEN if requests.answer(self._engine, self._mirror, asked) is None else Answer.ENDED
 
     def acquire(self, source: str) -> ResetRow:
@@ -206,12 +181,6 @@ class ResetLedger:
             c = t.mirrored_table.c
             t.change_tables(db, (c.mirror == self._mirror) & (c.source == source))
             return self._owned(db, source)
-
-    def version(self, source: str) -> int:
-        """The row's version as it is now; 0 without a row."""
-        c = t.mirrored_table.c
-        query = sa.select(c.version).where(c.mirror == self._mirror, c.source == source)
-        return t.first(self._engine, query) or 0
 
     def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> ResetRow | Lost:
         """The next record: in the row, and in the audit."""
@@ -228,7 +197,9 @@ class ResetLedger:
         if row is None or reset is None or row.version != version:
             return Lost()
         if to is ResetStage.DROPPED:
-            self._drop(db, row)
+            DROPPED.put(db, self._mirror, {row.source: (row.id, row.generation)})
+            VERDICTS.drop(db, row.id)
+            db.execute(t.mirrored_table.delete().where(c.id == row.id))
         else:
             record = replace(reset, stage=to, absent=absent)
             values: dict[str, Any] = {"reset": None if to is ResetStage.TABLE_BACK else record.to_json()}
@@ -290,35 +261,23 @@ class ResetLedger:
         gone = dict.fromkeys(("intent", "stop_code", "stop_what", "stopped_at", "reload_accepted"))
         t.change_tables(db, c.id == row.id, reset=record.to_json(), **gone, **values)
         stop = None if row.stop_code is None else {"code": row.stop_code, "what": row.stop_what}
-        detail = {"who": reason.who, "why": reason.why, "cleared": stop, "drops": drops, "loads": loads}
-        if row.intent is not None:
-            detail["abandoned"] = row.intent
+        abandoned = {} if row.intent is None else {"abandoned": row.intent}
+        detail = {**reason._asdict(), "cleared": stop, "drops": drops, "loads": loads, **abandoned}
         audit(db, self._mirror, row.source, ResetStage.REQUESTED.value, detail)
 
     def _accept_epoch(self, db: Connection, row: Any, reason: Reason, loads_stream: str) -> None:
-        """Give a stream that began anew its ordinal: a load made after its beginning covers what lies between.
-
-        One that begins with a load is given it before its first change was read.
-        """
+        """Give a stream that began again its ordinal: a load made after its beginning covers what is between."""
         told = {loads_stream} - {"", *EPOCHS.of(db, row.id)}
         unknown = sorted(unknown_epochs(db, row) | told)
         if len(unknown) > 1:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"several streams of table {row.source!r} are unknown, and which came first is not known: {unknown}",
-                where=f"mirror {self._mirror}",
-                way_out=f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}",
-            )
+            what = f"several streams of table {row.source!r} are unknown, and which came first is not known: {unknown}"
+            way_out = f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}"
+            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", way_out=way_out)
         for epoch in unknown:
             ordinal = max(EPOCHS.of(db, row.id).values(), default=LOAD_ORDINAL) + 1
             EPOCHS.put(db, row.id, {epoch: ordinal})
-            detail = {"who": reason.who, "why": reason.why, "cleared": None, "epoch": epoch, "ordinal": ordinal}
+            detail = {**reason._asdict(), "cleared": None, "epoch": epoch, "ordinal": ordinal}
             audit(db, self._mirror, row.source, "EPOCH_ACCEPTED", detail)
-
-    def _drop(self, db: Connection, row: Any) -> None:
-        note_dropped(db, self._mirror, row.source, row.id, row.generation)
-        VERDICTS.drop(db, row.id)
-        db.execute(t.mirrored_table.delete().where(t.mirrored_table.c.id == row.id))
 
     def _owned(self, db: Connection, source: str) -> ResetRow:
         c = t.mirrored_table.c
@@ -342,10 +301,7 @@ class ResetLedger:
         return row.load_state == "loaded" and db.scalar(waiting.limit(1)) is None
 
     def _is_rebuilt(self, db: Connection, row: Any) -> bool:
-        """Whether what the log holds is published once, or there is nothing in it.
-
-        Without a row for the target no folder is made, and the reset is over (F-92).
-        """
+        """Whether what the log holds is published, or it holds nothing: without a row no folder is made (F-92)."""
         c = t.batch_table.c
         logged = sa.select(c.batch).where(c.mirror == self._mirror, c.source == row.source).limit(1)
         if row.intent is not None:
@@ -354,7 +310,6 @@ class ResetLedger:
 
 
 def _is_under_way(row: Any, declared: TableDeclaration) -> bool:
-    """Whether the reset that is asked for is open, and nothing has stopped it."""
     reset = ResetRecord.of(row.reset)
     if reset is None or not declared.is_that_of(row):
         return False
@@ -447,10 +402,8 @@ def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: 
 def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
     """Why the log alone cannot tell the table's rows; empty when it can.
 
-    *mends*: nothing was ever logged or published by the key that the ledger has, so another one may take its place.
-
-    What no ledger knows stays the operator's to know: rows that the table had before its stream began were never
-    mirrored, and are not after the reset.
+    *mends*: nothing was ever logged or published by the ledger's key, so another one may take its place. Rows that the
+    table had before its stream began are the operator's to know.
     """
     if not declared.is_keyed_as(row) and not mends:
         return f"its changes are logged by the key {key_of(row)}"
@@ -493,9 +446,6 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:
     """The refusal of a reset whose new generation would lack rows."""
-    return TerminalError(
-        LOAD_NEEDED,
-        f"the log does not contain every row of table {source!r}: {why}",
-        where=f"mirror {mirror}",
-        way_out=f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted",
-    )
+    what = f"the log does not contain every row of table {source!r}: {why}"
+    way_out = f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted"
+    return TerminalError(LOAD_NEEDED, what, where=f"mirror {mirror}", way_out=way_out)

@@ -1,7 +1,4 @@
-"""The tables of the ledger, and an upsert for them.
-
-Documents are JSON text. Positions are the text of a log position inside its epoch.
-"""
+"""The tables of the ledger, and an upsert for them. Positions are texts inside their epoch, documents are JSON."""
 
 from __future__ import annotations
 

@@ -30,10 +30,7 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
 
 
 def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, Finding]:
-    """What the last look at each table of a mirror found, by source name; a table that was never looked at is absent.
-
-    A decision of an operator makes the look before it void: what holds since, only the next look tells.
-    """
+    """What the last look at each table of a mirror found, by source name; a decision made it void."""
     m, a = t.mirrored_table.c, t.audit.c
     decided = sa.select(a.source, sa.func.max(a.at)).where(a.mirror == mirror, a.event.in_(_LIFTING)).group_by(a.source)
     found: dict[str, Finding] = {}
@@ -56,10 +53,8 @@ _LIFTING = ("RESUMED", "EPOCH_ACCEPTED", "SCHEMA_ACCEPTED")
 class Remembered(msgspec.Struct, frozen=True):
     """What an inspection leaves for the next one, in the evidence of its verdict.
 
-    Attributes:
-        metadata_etag: of the metadata object that was read and names the table's keys; empty without one.
-        generation: the generation that was inspected.
-        counted_rows: the highest count of processed rows that the target reported for that generation.
+    *metadata_etag* is of the metadata that name the table's keys; empty without. *counted_rows* is the highest count
+    that the target reported for that generation.
     """
 
     metadata_etag: str = ""
@@ -95,11 +90,7 @@ def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
 def record_deep_findings(
     ledger: Engine, mirror: str, found: Iterable[tuple[DeepFinding, TableState | None]]
 ) -> set[str]:
-    """Write findings into the audit and stop the tables they concern, in one transaction; the ids of those tables.
-
-    Each is given with its table; None for the change log. A table that began another life since it was looked at is
-    left alone: the finding was about the one before. A table that is stopped already keeps its reason.
-    """
+    """Write findings into the audit and stop the tables they concern, unless these were reset since; their ids."""
     stopped = set[str]()
     c = t.mirrored_table.c
     with ledger.begin() as db:

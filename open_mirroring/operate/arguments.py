@@ -14,15 +14,8 @@ from typing import Any, NamedTuple
 class Argument(NamedTuple):
     """What an operation has to know.
 
-    Attributes:
-        name: how the command line spells it; empty where only forms have it.
-        help: what it is, for the command line.
-        options: what :meth:`argparse.ArgumentParser.add_argument` takes besides.
-        field: its name in forms.
-        title: its label in forms; empty where only the command line has it.
-        says: what forms say below the field.
-        schema: JSON Schema of the field's text, beyond that it is one.
-        is_either: exactly one of the arguments with this mark has to be given.
+    *name*, *help* and *options* are for the command line, *field*, *title* and *says* for forms; where one has it not,
+    *name* or *title* is empty. *schema* is JSON Schema of the field's text. Exactly one that *is_either* is given.
     """
 
     name: str

@@ -1,8 +1,4 @@
-"""Takes the decisions of operators, and reports what came of each in sentences.
-
-The command line, the page and runs in Airflow all decide here, so that one decision means one thing. Each is declared
-in :mod:`open_mirroring.operate.operations`.
-"""
+"""Takes the decisions of operators, and reports them in sentences: for command line, page and Airflow alike."""
 
 from __future__ import annotations
 
@@ -34,11 +30,7 @@ _LETTERS = 10_000
 def decide_and_look(
     mirror: Mirror, ledger: Engine, zone: ZoneAddress, action: str, form: Mapping[str, str], reason: Reason
 ) -> list[str]:
-    """Take a decision; what came of it and what the next run will find, in sentences.
-
-    Raises:
-        TerminalError, TransientError: as :func:`decide`; also as the landing zone does where one only looks.
-    """
+    """Take a decision; what came of it and what the next run will find, in sentences."""
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
     # So that everyone sees at once whether the cause is still there.
     try:
@@ -62,19 +54,9 @@ def decide(
     *,
     zone: ZoneAddress | None = None,
 ) -> list[str]:
-    """Take a decision; what came of it, in sentences.
+    """Take a decision; what came of it, in sentences. Raises what the decision does, and ``ARGUMENT_INVALID``.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        action: the name of the decision.
-        form: of what: the table as *source*, what of it as *subject*, and the id of the *request*, where they are.
-        reason: who decides, and why.
-        zone: the landing zone; None: that of the mirror file.
-
-    Raises:
-        TerminalError: as the decision does; ``ARGUMENT_INVALID`` for one that is not taken here.
-        TransientError: ledger or store do not answer.
+    *form* has the table as *source*, what of it as *subject*, and the id of the *request*, where they are.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
     of = ledger, mirror.name, source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 from open_mirroring.config import ConfigError
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -22,10 +23,7 @@ class Exit(IntEnum):
 
 
 def exit_of_report(stopped: object, losses: object) -> Exit:
-    """The exit code of a job that came to its end: stopped tables go before losses, both before a hold.
-
-    A hold passes by itself, a loss does not.
-    """
+    """The exit code of a job that came to its end: stopped tables go before losses, both before a hold."""
     if stopped:
         return Exit.TABLES_STOPPED
     return Exit.DONE_WITH_LOSSES if losses else Exit.DONE
@@ -33,6 +31,12 @@ def exit_of_report(stopped: object, losses: object) -> Exit:
 
 class UsageError(TerminalError):
     """An argument that is wrong, as only the mirror file could show."""
+
+    def __init__(self, what: str, way_out: str, code: str = "ARGUMENT_INVALID") -> None:
+        super().__init__(code, what, way_out=way_out)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UsageError, (self.what, self.way_out, self.code)
 
 
 def exit_of(error: MirroringError) -> Exit:

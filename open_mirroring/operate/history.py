@@ -138,8 +138,8 @@ def lag_per_hour(
 ) -> list[float]:
     """The longest time in seconds that a logged change was not published, in each of the last hours, the oldest first.
 
-    *waiting* is since when the changes wait that are not published yet. Publications of one minute count as one, whose
-    changes are as old as the oldest of them. A table that was built again from the log did not lag behind all of it.
+    *waiting* is since when unpublished changes wait. Publications of one minute count as one. A table that was built
+    again from the log did not lag behind all of it.
     """
     c, m, b = t.published_file.c, t.mirrored_table.c, t.batch_table.c
     of_file = (b.mirror == mirror, b.source == m.source, b.batch > c.batch_from, b.batch <= c.batch_to)
@@ -163,10 +163,7 @@ def lag_per_hour(
 
 
 def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datetime) -> tuple[list[float], int]:
-    """The share of rows that the newest proof of their table found equal, at each hour of a week, the oldest first.
-
-    How many rows a table has is known from its proofs only: how many tables it is of comes next to it.
-    """
+    """The share of rows that a newest proof found equal, at each hour of a week, and of how many tables."""
     moments = [now - ago * _HOUR for ago in reversed(range(WEEK))]
     found = ProofLedger(ledger).since(moments[0], [table.id for table in tables])
     proofs = t.grouped((one.table_id, one.proof) for one in found if one.proof.rows)
@@ -189,5 +186,4 @@ def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
 
 
 def _minute(moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[str]:
-    """The minute of a moment as text, for which the database has one group of rows."""
     return sa.func.substr(sa.cast(moment, sa.String), 1, len("2026-01-05 10:00"))

@@ -1,7 +1,6 @@
-"""Leaves the result of a job for whoever started it: one JSON document in a file.
+"""Leaves the result of a job for whoever started it: one JSON document in a file that the job's environment names.
 
-The starter names the file in the job's environment. The result is never a line of output: another library's messages,
-or a line that a log cut, would change what the starter learns. Where the starter cannot read the job's disk, the
+It is never a line of output, which other messages could change. Where the starter cannot read the job's disk, the
 document goes into the ledger, with the exit code, under a name that the starter chose.
 """
 
@@ -49,10 +48,7 @@ def read_result(file: Path) -> JobResult:
 
 
 def record_end(ledger: Engine, run: str, mirror: str, exit_code: int, file: Path) -> None:
-    """Keep how a job ended, and what it left in a file, under the name that its starter chose.
-
-    Ends of former weeks go, so that the ledger does not grow by them.
-    """
+    """Keep how a job ended, and what it left in a file, under the name that its starter chose; old ends go."""
     now = datetime.now(UTC)
     row = {"run": run, "mirror": mirror, "ended_at": now, "exit_code": exit_code, "result": _text(file)}
     with ledger.begin() as db:

@@ -1,7 +1,6 @@
 """Describes what a job did in a few sentences: the last lines of its task's log, and what a command prints.
 
-A report is what a job leaves (:mod:`open_mirroring.operate.job_result`), or its result as a mapping; the text leaves
-out what the report does not have. Foreign text is made safe for terminals and logs.
+A report is what a job leaves (:mod:`open_mirroring.operate.job_result`), or its result as a mapping.
 """
 
 from __future__ import annotations
@@ -158,19 +157,12 @@ def _left(report: Report) -> Iterator[str]:
         yield f"On hold: {tables}: {why}"
     for kind in ("stopped", "losses"):
         for tables, why in alike(sorted((report.get(kind) or {}).items())):
-            yield _with_way_out(f"{kind.upper()}: {tables}: {why}", _next_step(why))
+            line, code = f"{kind.upper()}: {tables}: {why}", CODES.get(why.partition(":")[0])
+            # The text of an error has its next step already.
+            is_told = code is None or code.next_step in line or ". Next step: " in line
+            yield line if is_told or code is None else f"{line}. Next step: {code.next_step}"
     for table, notes in sorted((report.get("notes") or {}).items()):
         yield from (f"Note: {table}: {note}" for note in notes)
-
-
-def _with_way_out(line: str, way_out: str | None) -> str:
-    # An error's own way out stands in its text.
-    return f"{line}. Next step: {way_out}" if way_out and way_out not in line and ". Next step: " not in line else line
-
-
-def _next_step(text: str) -> str | None:
-    code = CODES.get(str(text).partition(":")[0])
-    return None if code is None else code.next_step
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -1,8 +1,7 @@
 """A mirror and its tables at one moment: what `status`, the page, the metrics and Airflow show is read from here.
 
-Four marks show how far a table is, which one single "watermark" would confuse: what was read (bound offsets), the
-newest change seen (highest position), the position below which no change can come any more (complete position), and
-what the target has (published batch).
+Four marks show how far a table is: what was read (bound offsets), the newest change seen (highest position), the
+position below which no change can come any more (complete position), and what the target has (published batch).
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ _SEQUENCE = 10**30
 
 
 class BoundOffsets(NamedTuple):
-    """What was read: how many files, topic partitions or change tables, and up to which sum of bytes or offsets.
-
-    A change sequence is no length: change tables without partitions count as places only.
-    """
+    """How many places were read, and up to which sum of bytes or offsets; a change sequence is no length."""
 
     places: int
     total: int
@@ -51,8 +47,8 @@ class BoundOffsets(NamedTuple):
 class Marks(NamedTuple):
     """The marks of a table next to the bound offsets of its mirror.
 
-    *highest_position* is ``epoch ordinal:major:minor:sub``, None before any change. *complete_position* is
-    ``below epoch ordinal:major`` where transactions are held back (C-34), else why there is none.
+    *highest_position* is ``epoch ordinal:major:minor:sub``, None before any change. *complete_position* is ``below
+    epoch ordinal:major`` where transactions are held back (C-34), else why there is none.
     """
 
     highest_position: str | None
@@ -61,13 +57,9 @@ class Marks(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """A topic partition when it was last looked at.
+    """A topic partition when it was last looked at: messages that are not bound, and that retention keeps below.
 
-    Attributes:
-        behind: messages that are not bound yet.
-        until_loss: messages that retention still keeps below what is bound. It falls as retention catches up, and
-            messages that are not bound by then are lost (I28).
-        seen_at: when it was looked at.
+    *until_loss* falls as retention catches up; messages that are not bound by then are lost (I28).
     """
 
     behind: int
@@ -76,10 +68,9 @@ class PartitionLag(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The verdict on a table as it is now, and why.
+    """The verdict on a table as it is now, and why; *since* is when the ledger's stop was set.
 
-    *verdict* is None when its landing zone was not inspected, or too long ago, and the ledger has no stop. *since* is
-    when the ledger's stop was set; None for a verdict of an inspection.
+    *verdict* is None when its landing zone was not inspected, or too long ago, and the ledger has no stop.
     """
 
     verdict: Verdict | None
@@ -92,24 +83,10 @@ class Judgement(NamedTuple):
 class TableView:
     """One table.
 
-    Attributes:
-        state: its row in the ledger.
-        judgement: its verdict now.
-        found: what the last inspection of its landing zone found; None when there was none, or none since a decision.
-        lag: the age of the oldest logged change that is not known to be applied; zero when there is none.
-        waiting: what is in the log above its published batch; *changes* includes those of published batches that wait
-            for the end of their transactions.
-        published_at: when something of it was last published.
-        report: what the ledger knows of losses of the mirror.
-        load_chunks: (done, all) while there is a plan of its initial load: done is published, or in the change log
-            where the load goes through it.
-        horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05).
-        unverified_columns: columns that came after rows were published, each with the first position that has it; no
-            change shows whether those rows have a default at the source (G-07).
-        gone_columns: columns that the source dropped, each with the first known place of a row without it (G-60).
-        proof: its last comparison with the source.
-        marks: None unless the table was looked at closely.
-        totals: sums over its publications: how many, their changes, and what became of these; None like *marks*.
+    *found* is what the last inspection found, if any since a decision. *lag* is the age of the oldest logged change
+    that is not known to be applied. *waiting* is what is logged above its published batch. *load_chunks* is (done,
+    all). A change of the transaction *horizon* or an earlier one stops the table (G-05). Columns come with a place
+    (G-07, G-60). *marks* and *totals* are None unless it was looked at closely.
     """
 
     state: TableState
@@ -226,20 +203,10 @@ _SHOWN_OF_TABLE = (
 
 @dataclass(frozen=True)
 class MirrorView:
-    """A mirror and its tables.
+    """A mirror and its tables; *stop* is that of its reading, *batches* the newest ones of the change log.
 
-    Attributes:
-        state: its row in the ledger.
-        stop: the stop of its reading.
-        batches: the newest batches of the change log.
-        fragments: split messages that wait for their pieces.
-        horizon: sources are not read again from before its moment (G-05); None while maintenance set none.
-        report: open dead letters, losses, notes and ignored tables.
-        settled_letters: settled dead letters, by how they were settled.
-        partitions: how far reading is behind each topic partition, and ahead of its retention.
-        bound_offsets: up to where each file or partition was read; empty unless tables were looked at closely.
-        next_run: when its schedule runs it next.
-        not_inspected: why the landing zone could not be inspected; empty when it was.
+    *fragments* are split messages that wait for pieces. Sources are not read again from before *horizon* (G-05).
+    *bound_offsets* is empty unless tables were looked at closely; *not_inspected* is why the zone was not.
     """
 
     mirror: str

@@ -1,7 +1,6 @@
-"""What an operator can do with a mirror, each operation declared once.
+"""What an operator can do with a mirror, each operation declared once, for commands, DAGs, forms and buttons.
 
-Commands, DAGs of Airflow with their forms, and the buttons and commands that the page offers are made from it. To add
-an operation, declare it here and write what does it: a case in :mod:`open_mirroring.operate.deciding` for a decision,
+To add one, declare it here and write what does it: a case in :mod:`open_mirroring.operate.deciding` for a decision,
 else a job or the function that *run* names.
 """
 
@@ -15,15 +14,10 @@ from open_mirroring.operate.arguments import Argument, argument, flag, positive,
 
 
 class Operation(NamedTuple):
-    """Something that an operator can do.
+    """Something that an operator can do; *about* is a sentence without its capital and full stop.
 
-    Attributes:
-        name: its command, and the decision of a form.
-        about: what it does, as a sentence without its capital and full stop.
-        arguments: what it has to know.
-        run: the function of the command, ``module:function`` in :mod:`spark_jobs.cli`.
-        job: the module of the job that does it; without *run*, the command does no more than the job.
-        label: what forms call a decision; empty for what is none: it takes long, needs Spark, or deletes something.
+    *run* is the function of the command, ``module:function`` in :mod:`spark_jobs.cli`, *job* the module of the job;
+    without *run* the command does no more than that. *label* is what forms call a decision; empty for what is none.
     """
 
     name: str

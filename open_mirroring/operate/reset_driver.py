@@ -1,7 +1,4 @@
-"""Drives the reset of one table: connects :mod:`open_mirroring.protocols.resetting` with ledger, store and target.
-
-It needs no JVM except to rebuild the table; the caller passes that step in.
-"""
+"""Drives the reset of one table: connects :mod:`open_mirroring.protocols.resetting` with ledger, store and target."""
 
 from __future__ import annotations
 
@@ -49,22 +46,10 @@ class ResetOutcome(NamedTuple):
         return self.stage is None and not self.waits_for
 
 
-def nothing_rebuilt() -> str:
-    """The rebuilding of whoever cannot do it."""
-    return "the table to be rebuilt by a run"
-
-
 class ResetDriver:
-    """Answers the requests of one table's reset.
+    """Answers the requests of one table's reset, of what is open or of the request *asked*.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        source: the table.
-        rebuild: publishes what the table begins with; says what it waits for, or nothing. Without it, whoever looks
-            or says something needs no Spark.
-        asked: the request that is carried out; without one, whatever is open.
-        zone: where the landing zone is, with the login; by default as the environment says.
+    *rebuild* publishes what the table begins with, and says what it waits for, or nothing.
     """
 
     def __init__(
@@ -73,7 +58,7 @@ class ResetDriver:
         ledger: Engine,
         source: str,
         *,
-        rebuild: Callable[[], str] = nothing_rebuilt,
+        rebuild: Callable[[], str] = lambda: "the table to be rebuilt by a run",
         asked: Asked | None = None,
         zone: ZoneAddress | None = None,
     ) -> None:
@@ -88,12 +73,7 @@ class ResetDriver:
         self._rebuild = rebuild
 
     def drive(self, wait: timedelta) -> ResetOutcome:
-        """Carry the reset on, waiting for the target at most *wait*.
-
-        Raises:
-            TransientError: ``UNREACHABLE``; and what rebuilding raises.
-            TerminalError: what the store refuses, or rebuilding raises.
-        """
+        """Carry the reset on, waiting for the target at most *wait*; raises what store and rebuilding do."""
         until = time.monotonic() + wait.total_seconds()
         state = protocol.start(self._asked.request if self._asked else "")
         while True:
@@ -109,11 +89,7 @@ class ResetDriver:
             state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
 
     def may_go_on(self, seen: str) -> bool:
-        """Whether a run would get further than the one that left the reset waiting at stage *seen*. It only looks.
-
-        Raises:
-            TransientError: ledger or target do not answer.
-        """
+        """Whether a run would get further than the one that left the reset waiting at stage *seen*. It only looks."""
         row = self._ledger.look(self._source)
         if row.stage is None or row.stage.value != seen:
             return True
@@ -126,28 +102,19 @@ class ResetDriver:
     def say(self, word: Word, reason: Reason, request: str) -> str:
         """Take an operator's word for what the target has, where a reset waits for it; what comes next (G-89).
 
-        Raises:
-            TerminalError: ``COMMAND_REFUSED`` when no reset of the table waits for this, so that nothing was said of
-                a later one; ``ARGUMENT_INVALID``.
-            TransientError: ``CHANGED_MEANWHILE`` when a run was at work on it; store or ledger do not answer.
+        Raises ``COMMAND_REFUSED`` when no reset waits for this, ``CHANGED_MEANWHILE`` when a run was at work on it.
         """
         asked = Asked(request, TARGET_GONE if word == "gone" else TARGET_BACK, self._source)
         row = self._ledger.look(self._source)
         is_new = answer(self._engine, self._mirror, asked) is None
         if is_new and (why := self._why_not_waiting(row, word)):
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"that table {self._source!r} is {word} decides nothing: {why}",
-                where=f"mirror {self._mirror}",
-                way_out="`open-mirroring status` shows what its reset waits for; confirm it then",
-            )
+            what = f"that table {self._source!r} is {word} decides nothing: {why}"
+            way_out = "`open-mirroring status` shows what its reset waits for; confirm it then"
+            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", way_out=way_out)
         to = ResetStage.TABLE_GONE if word == "gone" else ResetStage.TABLE_BACK
         if is_new and not self._ledger.say(asked, row.version, to, reason):
-            raise TransientError(
-                "CHANGED_MEANWHILE",
-                f"a run is at work on the reset of {self._source!r}",
-                way_out="look, and confirm it again",
-            )
+            what = f"a run is at work on the reset of {self._source!r}"
+            raise TransientError("CHANGED_MEANWHILE", what, way_out="look, and confirm it again")
         if word == "back":
             return f"{self._source}: the reset is over"
         return f"{self._source}: the run that waits for this goes on; without one, start it again"
@@ -156,14 +123,11 @@ class ResetDriver:
         if row.stage is None:
             return "it is in no reset"
         if word == "gone":
-            if row.stage is not ResetStage.FOLDER_DELETED:
-                return (
-                    f"its reset is at {row.stage.value}, and waits for that at {ResetStage.FOLDER_DELETED.value} only"
-                )
+            waits = ResetStage.FOLDER_DELETED
+            if row.stage is not waits:
+                return f"its reset is at {row.stage.value}, and waits for that at {waits.value} only"
             back = [folder for folder in row.folders if self._holds_anything(folder)]
-            return (
-                f"an operator wrote into the deleted folder {back[0]!r}; the next run deletes it again" if back else ""
-            )
+            return f"the deleted folder {back[0]!r} has files again; the next run deletes it again" if back else ""
         if row.stage is not ResetStage.REBUILDING or not (row.rebuilt and row.has_files):
             return f"its reset is at {row.stage.value}, and not all that it begins with is published"
         return ""
@@ -177,7 +141,12 @@ class ResetDriver:
                 case protocol.Acquire():
                     return self._ledger.acquire(self._source)
                 case protocol.Advance(version, to, absent):
-                    return self._advance(version, to, absent)
+                    reply = self._ledger.advance(self._source, version, to, absent=absent)
+                    if isinstance(reply, protocol.ResetRow):
+                        log.info("%s: %s", self._source, to.value)
+                        if to is not ResetStage.REQUESTED and not absent:
+                            reach(f"reset.{to.value.lower()}")
+                    return reply
                 case protocol.DeleteFolders(version, folders):
                     return self._delete(version, folders)
                 case protocol.LookForTable(row):
@@ -194,16 +163,8 @@ class ResetDriver:
                 raise
             return protocol.Unknown()
 
-    def _advance(self, version: int, to: ResetStage, absent: bool) -> protocol.Reply:
-        reply = self._ledger.advance(self._source, version, to, absent=absent)
-        if isinstance(reply, protocol.ResetRow):
-            log.info("%s: %s", self._source, to.value)
-            if to is not ResetStage.REQUESTED and not absent:
-                reach(f"reset.{to.value.lower()}")
-        return reply
-
     def _delete(self, version: int, folders: tuple[str, ...]) -> protocol.Reply:
-        if self._ledger.version(self._source) != version:
+        if self._ledger.look(self._source).version != version:
             return protocol.Lost()
         try:
             for folder in folders:
@@ -218,20 +179,15 @@ class ResetDriver:
     def _sight(self, row: protocol.ResetRow) -> Sight:
         if row.stage is ResetStage.REBUILDING:
             folder = self._reader.tables()[self._source].folder
-            if self._watch.sees(folder) or self._was_applied(folder):
-                return Sight.THERE
-            return Sight.ABSENT
+            # A file that the service moved was applied (F-36): the table is there.
+            moved = (f"{folder}/{layout.PROCESSED_FOLDER}", f"{layout.PROCESSED_FOLDER}/{folder}")
+            return Sight.THERE if self._watch.sees(folder) or any(map(self._holds_anything, moved)) else Sight.ABSENT
         if any(self._holds_anything(folder) for folder in row.folders):
             return Sight.FOLDER_BACK
         seen = [self._watch.sees(folder) for folder in row.folders]
         if any(seen):
             return Sight.THERE
         return Sight.UNSEEN if None in seen else Sight.ABSENT
-
-    def _was_applied(self, folder: str) -> bool:
-        """A file that the service moved was applied (F-36): the table is there."""
-        places = [f"{folder}/{layout.PROCESSED_FOLDER}", f"{layout.PROCESSED_FOLDER}/{folder}"]
-        return any(self._holds_anything(place) for place in places)
 
     def _holds_anything(self, folder: str) -> bool:
         return next(iter(self._store.list(folder)), None) is not None

@@ -1,8 +1,7 @@
 """Hands a job to a driver on a cluster: the job, its mirror file and connections, as one encrypted text.
 
-A scheduler of a cluster shows a program's arguments on its pages and in its logs. So the text is encrypted and
-authenticated (Fernet) with a key that the cluster itself gives to the driver. Nobody else can read a login in it, or
-make up another job.
+A cluster shows a program's arguments on its pages and in its logs. So the text is encrypted and authenticated (Fernet)
+with a key that the cluster itself gives to the driver.
 """
 
 from __future__ import annotations
@@ -23,16 +22,10 @@ ARGUMENT_BYTES = 120_000
 
 
 class JobOrder(NamedTuple):
-    """One job for a driver elsewhere.
+    """One job for a driver elsewhere; it leaves the job's end in the ledger under *run*, made for this alone.
 
-    Attributes:
-        run: under this name the driver leaves the job's end in the ledger; made for this submission alone.
-        job: the job's module.
-        mirror: the name of the mirror's file, without a folder.
-        text: the mirror file's text.
-        home: where relative paths of the mirror file start.
-        arguments: the job's arguments behind the mirror file.
-        connections: the environment variables that hold the mirror's connections.
+    *mirror* and *text* are name and text of the mirror file, *home* is where its relative paths start. *arguments* come
+    behind the mirror file; *connections* are environment variables.
     """
 
     run: str
@@ -45,47 +38,27 @@ class JobOrder(NamedTuple):
 
 
 def sealed(order: JobOrder, key: str) -> str:
-    """The order as text of letters, digits, ``-``, ``_`` and ``=``.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` for no key, and for a mirror file that is too large for it.
-    """
+    """The order as text of letters, digits, ``-``, ``_`` and ``=``; raises ``INSTALLATION_INCOMPLETE``."""
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
-        raise TerminalError(
-            "INSTALLATION_INCOMPLETE",
-            f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}",
-            where=order.mirror,
-            way_out="name the tables by patterns, split the mirror, or let the driver run in client mode",
-        )
+        what = f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}"
+        way_out = "name the tables by patterns, split the mirror, or let the driver run in client mode"
+        raise _refused(what, order.mirror, way_out)
     return text
 
 
 def opened(text: str, key_file: Path) -> JobOrder:
-    """What was sealed, by the key that stands in a file.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` where the file is not there or holds no key, or for a text that was
-            sealed by another key, or altered.
-    """
+    """What was sealed, by the key in a file; raises ``INSTALLATION_INCOMPLETE``."""
     try:
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise TerminalError(
-            "INSTALLATION_INCOMPLETE",
-            f"the key cannot be read: {type(error).__name__}",
-            where=str(key_file),
-            way_out="let the cluster copy the key's file to the driver, readable for its user",
-        ) from None
+        way_out = "let the cluster copy the key's file to the driver, readable for its user"
+        raise _refused(f"the key cannot be read: {type(error).__name__}", str(key_file), way_out) from None
     try:
         document = json.loads(zlib.decompress(_fernet(key, str(key_file)).decrypt(text)))
     except (InvalidToken, zlib.error, ValueError):
-        raise TerminalError(
-            "INSTALLATION_INCOMPLETE",
-            "the job was sealed by another key than the driver's",
-            where=str(key_file),
-            way_out="copy the key of the connection that the Spark connection names as `job-key` to the driver",
-        ) from None
+        way_out = "copy the key of the connection that the Spark connection names as `job-key` to the driver"
+        raise _refused("the job was sealed by another key than the driver's", str(key_file), way_out) from None
     return JobOrder(*document)
 
 
@@ -93,5 +66,8 @@ def _fernet(key: str, where: str) -> Fernet:
     try:
         return Fernet(key)
     except ValueError:
-        what = "the key is not 32 bytes in URL-safe base64"
-        raise TerminalError("INSTALLATION_INCOMPLETE", what, where=where, way_out=_MAKE_A_KEY) from None
+        raise _refused("the key is not 32 bytes in URL-safe base64", where, _MAKE_A_KEY) from None
+
+
+def _refused(what: str, where: str, way_out: str) -> TerminalError:
+    return TerminalError("INSTALLATION_INCOMPLETE", what, where=where, way_out=way_out)

@@ -41,10 +41,7 @@ def jar_files() -> list[str]:
 
 
 def drivers_lacking(mirror: Mirror) -> list[Problem]:
-    """A problem for the first read over JDBC, where a Spark of this machine's own would have no driver for it.
-
-    Rows of change tables in PostgreSQL come without Spark's reader.
-    """
+    """A problem for the first read over JDBC, where a Spark of this machine's own would have no driver for it."""
     if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
         return []
     for setting, connection in _jdbc_reads(mirror):
@@ -57,7 +54,7 @@ def drivers_lacking(mirror: Mirror) -> list[Problem]:
 
 
 def _spark_brings_driver(connection: str) -> bool:
-    """Whether pyspark's own folder of jars, with which it starts a Spark on this machine, has the database's driver."""
+    """Whether pyspark's own folder of jars has the database's driver."""
     try:
         driver = _DRIVERS.get(resolve(connection).conn_type)
     except TerminalError:

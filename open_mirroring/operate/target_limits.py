@@ -1,7 +1,7 @@
-"""Warns before a mirror passes a limit of the target, above which tables stay out or are slowed down.
+"""Warns before a mirror passes a limit of the target, above which tables stay out or are slowed down (F-91).
 
 Public sources: Microsoft Learn, *Troubleshoot Fabric mirrored databases* (tables, bytes a day) and *Tables in Fabric
-data warehousing* (columns, of warehouses and SQL analytics endpoints). See F-91.
+data warehousing* (columns, of warehouses and SQL analytics endpoints).
 """
 
 from __future__ import annotations
@@ -19,27 +19,18 @@ _MOST_COLUMNS = 1_024
 
 
 def limit_warnings(mirror: Mirror) -> list[Problem]:
-    """``TARGET_LIMIT`` for each limit that is near or passed; they stop nothing, as the target decides.
-
-    Columns are counted where the mirror file names them: what a source will send is not known before it sends.
-    """
+    """``TARGET_LIMIT`` for each limit that is near or passed, as far as the mirror file shows; they stop nothing."""
     found = []
     if len(mirror.tables) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"
-        found.append(
-            mirror.problem(
-                ("tables",), "TARGET_LIMIT", what, "divide the tables between mirrors, each with its database"
-            )
-        )
+        way_out = "divide the tables between mirrors, each with its database"
+        found.append(mirror.problem(("tables",), "TARGET_LIMIT", what, way_out))
     for place, table in mirror.placed_tables:
         named = _named_columns(table)
         if named > _MOST_COLUMNS:
             what = f"the target's SQL endpoint takes {_MOST_COLUMNS:,} columns of a table, this one names {named:,}"
-            found.append(
-                mirror.problem(
-                    place, "TARGET_LIMIT", what, "leave some out with `columns`, or read the table with Spark"
-                )
-            )
+            way_out = "leave some out with `columns`, or read the table with Spark"
+            found.append(mirror.problem(place, "TARGET_LIMIT", what, way_out))
     return found
 
 

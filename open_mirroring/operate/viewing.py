@@ -1,7 +1,6 @@
 """Gathers the view of a mirror from its ledger: a few queries for all tables together. It changes nothing.
 
-The verdicts are those of an inspection: of one that was just made, or of the last one that was recorded. What it cannot
-know, because it came later, is added: a stop of the ledger, and losses.
+The verdicts are those of the last inspection, plus a stop of the ledger and losses that came later.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from open_mirroring.ledger.verdict_ledger import recorded_verdicts
 from open_mirroring.operate.mirror_view import NOT_INSPECTED, Judgement, Marks, MirrorView, PartitionLag, TableView
 from open_mirroring.protocols.table_losses import Loss
 from open_mirroring.protocols.verdicts import OK, Finding, Verdict
-from open_mirroring.reconciliation.losses import LossReport, look
+from open_mirroring.reconciliation.losses import look
 
 NO_COMPLETE_POSITION = "none: this source has none"
 """The source does not show that nothing older can come, or it was not asked: transactions are not held back (C-88)."""
@@ -48,14 +47,9 @@ def view_mirror(
 ) -> MirrorView:
     """Gather the view of a mirror.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        now: the present time, with a zone.
-        findings: what an inspection just found, by source table; None: what the last one recorded.
-        not_inspected: why tables are not among *findings*.
-        stop: a stop of reading that the ledger does not know yet.
-        closely: the tables whose marks and totals are wanted, which cost more the longer the history is; None: all.
+    *findings* are what an inspection just found, by source table, and *not_inspected* why tables are not among them;
+    None: what the last one recorded. *stop* is one of reading that the ledger does not know yet. *closely* are the
+    tables whose marks and totals are wanted, which cost more the longer the history is; None: all.
     """
     reader = LedgerReader(ledger, mirror.name)
     state, tables = reader.mirror(), reader.tables()
@@ -70,11 +64,35 @@ def view_mirror(
         looked = {source: replace(found, at=now) for source, found in findings.items()}
     is_overdue = findings is None and _is_overdue(mirror, looked, now)
 
-    def judged(source: str) -> Judgement:
-        found, losses = looked.get(source), report.losses.get(source, ())
-        return _judged(stops.get(source), found, losses, not_inspected, is_overdue=is_overdue)
+    waiting, published = reader.waiting(), reader.published_at()
+    logged = _logged_chunks(reader, tables, state.committed)
+    horizons, proofs = reader.horizons(tables.values()), ProofLedger(ledger).newest(one.id for one in tables.values())
+    unverified, gone = reader.unverified_columns(tables.values()), reader.gone_columns(tables.values())
+    marks, totals = _marks(mirror, reader, near, state.committed), reader.totals(near)
 
-    gathered = _Tables(mirror, reader, state.committed, tables, near)
+    def viewed(source: str, table: TableState) -> TableView:
+        found, losses, ahead = looked.get(source), report.losses.get(source, ()), waiting.get(source, Waiting())
+        waits = (ahead.since, None if found is None else found.backlog.oldest)
+        since = min((moment for moment in waits if moment is not None), default=now)
+        plan, at = table.start.load_plan, (source, table.row.generation)
+        horizon, proof = horizons.get(table.id), proofs.get(table.id)
+        return TableView(
+            state=table,
+            judgement=_judged(stops.get(source), found, losses, not_inspected, is_overdue=is_overdue),
+            found=found,
+            lag=max(timedelta(0), now - since),
+            waiting=ahead._replace(changes=ahead.changes + table.waiting_rows),
+            published_at=published.get(table.id),
+            report=report,
+            load_chunks=None if plan is None else (max(len(plan.done), logged[at]), len(plan.chunks)),
+            horizon=None if horizon is None else f"{horizon.ordinal}:{horizon.major}",
+            unverified_columns=tuple((n.column, n.since) for n in unverified.get(table.id, ()) if not n.is_of_rows),
+            gone_columns=tuple((one.column, one.place) for one in gone.get(table.id, ())),
+            proof=None if proof is None else proof.proof,
+            marks=marks.get(source),
+            totals=totals.get(source),
+        )
+
     return MirrorView(
         mirror=mirror.name,
         taken_at=now,
@@ -90,27 +108,19 @@ def view_mirror(
         bound_offsets={name: up_to for name, up_to in reader.bound().items() if is_of_source(name)} if near else {},
         next_run=next_after(mirror.schedule, now),
         not_inspected=not_inspected,
-        tables=tuple(
-            gathered.view(table, now, report, looked.get(source), judged(source)) for source, table in tables.items()
-        ),
+        tables=tuple(viewed(source, table) for source, table in tables.items()),
     )
 
 
 def _judged(
-    stop: OpenStop | None,
-    found: Finding | None,
-    losses: Sequence[Loss],
-    not_inspected: str,
-    *,
-    is_overdue: bool,
+    stop: OpenStop | None, found: Finding | None, losses: Sequence[Loss], not_inspected: str, *, is_overdue: bool
 ) -> Judgement:
     """The verdict; the ledger's stop goes before anything that an inspection found."""
     if stop is not None:
         return Judgement(Verdict.STOP, stop.code, stop.what, stop.since)
     if found is None:
-        return Judgement(
-            None, NOT_INSPECTED, not_inspected or "the landing zone was not inspected yet, or not since a decision"
-        )
+        what = not_inspected or "the landing zone was not inspected yet, or not since a decision"
+        return Judgement(None, NOT_INSPECTED, what)
     if is_overdue and found.verdict is not Verdict.STOP:
         return Judgement(None, NOT_INSPECTED, "no run inspected the landing zone at the last moments of the schedule")
     if found.verdict in (Verdict.STOP, Verdict.HOLD):
@@ -118,9 +128,8 @@ def _judged(
     # Dead letters may have come, or have been settled, since the inspection.
     if losses:
         return Judgement(Verdict.LOSSES, losses[0].code, losses[0].what)
-    return Judgement(
-        Verdict.PASS, OK, found.what if found.verdict is Verdict.PASS else "ledger, folder and target agree"
-    )
+    what = found.what if found.verdict is Verdict.PASS else "ledger, folder and target agree"
+    return Judgement(Verdict.PASS, OK, what)
 
 
 def _is_overdue(mirror: Mirror, looked: Mapping[str, Finding], now: datetime) -> bool:
@@ -130,59 +139,9 @@ def _is_overdue(mirror: Mirror, looked: Mapping[str, Finding], now: datetime) ->
     return due is not None and due < now
 
 
-class _Tables:
-    """What a few queries for all tables together say of each; of those that are *near* also what costs more."""
-
-    def __init__(
-        self,
-        mirror: Mirror,
-        reader: LedgerReader,
-        committed: int,
-        tables: Mapping[str, TableState],
-        near: Mapping[str, TableState],
-    ) -> None:
-        states = tables.values()
-        self._waiting, self._published = reader.waiting(), reader.published_at()
-        self._logged = _logged_chunks(reader, states, committed)
-        self._horizons = reader.horizons(states)
-        self._proofs = ProofLedger(reader.engine).newest(table.id for table in states)
-        self._unverified, self._gone = reader.unverified_columns(states), reader.gone_columns(states)
-        self._marks, self._totals = _marks(mirror, reader, near, committed), reader.totals(near)
-
-    def view(
-        self,
-        table: TableState,
-        now: datetime,
-        report: LossReport,
-        found: Finding | None,
-        judgement: Judgement,
-    ) -> TableView:
-        source, ahead = table.source, self._waiting.get(table.source, Waiting())
-        waits = (ahead.since, None if found is None else found.backlog.oldest)
-        since = min((moment for moment in waits if moment is not None), default=now)
-        plan, horizon, proof = table.start.load_plan, self._horizons.get(table.id), self._proofs.get(table.id)
-        logged, unverified = self._logged[source, table.row.generation], self._unverified.get(table.id, ())
-        return TableView(
-            state=table,
-            judgement=judgement,
-            found=found,
-            lag=max(timedelta(0), now - since),
-            waiting=ahead._replace(changes=ahead.changes + table.waiting_rows),
-            published_at=self._published.get(table.id),
-            report=report,
-            load_chunks=None if plan is None else (max(len(plan.done), logged), len(plan.chunks)),
-            horizon=None if horizon is None else f"{horizon.ordinal}:{horizon.major}",
-            unverified_columns=tuple((one.column, one.since) for one in unverified if not one.is_of_rows),
-            gone_columns=tuple((one.column, one.place) for one in self._gone.get(table.id, ())),
-            proof=None if proof is None else proof.proof,
-            marks=self._marks.get(source),
-            totals=self._totals.get(source),
-        )
-
-
-def _logged_chunks(reader: LedgerReader, tables: Collection[TableState], committed: int) -> Counter[tuple[str, int]]:
+def _logged_chunks(reader: LedgerReader, tables: Mapping[str, TableState], committed: int) -> Counter[tuple[str, int]]:
     """How many chunks of a load are in the change log, by table and generation."""
-    is_loading = any(table.start.load_state == "pending" for table in tables)
+    is_loading = any(table.start.load_state == "pending" for table in tables.values())
     chunks = map(LoadChunk.of, reader.bound(committed) if is_loading else ())
     return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
 

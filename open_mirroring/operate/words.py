@@ -19,10 +19,7 @@ SEVERITY: Sequence[Verdict | None] = (Verdict.STOP, None, Verdict.LOSSES, Verdic
 
 
 def shown(text: object, *, also: str = "") -> str:
-    """Foreign text as a person may see it: a character that does not print, or turns what follows, is told by number.
-
-    Those in *also* stay as they are.
-    """
+    """Foreign text as a person may see it: characters that do not print, except *also*, are shown by number."""
     text = str(text)
     if text.isprintable():
         return text

@@ -17,11 +17,8 @@ from open_mirroring.reconciliation.inspection import zone_address
 def check_landing_zone(mirror: Mirror) -> list[Problem]:
     """Everything that keeps a zone in OneLake from being published to; a local one is not tried.
 
-    The target's status is asked for as well, unless the mirror file says that no run does (``gate.status``).
-
-    Codes: ``CONNECTION_INVALID``, ``STORE_UNFIT`` naming every deviation, ``ACCESS_DENIED``
-    for a login that may not write or not ask, and whatever else store and status API raise: without a plain answer
-    nothing is proved, and that is a problem too.
+    The target's status is asked for as well, unless the mirror file says that no run does (``gate.status``). Without a
+    plain answer nothing is proved, and that is a problem too.
     """
     try:
         address = zone_address(mirror)
@@ -29,13 +26,12 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
         return [mirror.problem_of(("landing_zone", "connection"), error)]
     if isinstance(address, LocalZone):
         return []
-    trials: list[tuple[SettingPath, Callable[[], None]]] = [
-        (("landing_zone",), lambda: prove_conformance(OneLakeStore(address)))
-    ]
-    if mirror.asks_status:
-        trials.append((("gate", "status"), FabricTarget(address).prove))
+    trials: dict[SettingPath, Callable[[], None]] = {
+        ("landing_zone",): lambda: prove_conformance(OneLakeStore(address)),
+        **({("gate", "status"): FabricTarget(address).prove} if mirror.asks_status else {}),
+    }
     problems = []
-    for setting, trial in trials:
+    for setting, trial in trials.items():
         try:
             trial()
         except MirroringError as error:
@@ -44,17 +40,9 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
 
 
 def prove_conformance(store: OneLakeStore) -> None:
-    """Refuse a store that does anything otherwise than the publish protocol needs.
-
-    Raises:
-        TerminalError: ``STORE_UNFIT`` naming every deviation; what the store raises.
-        TransientError: the store gave no plain answer; nothing is proved.
-    """
+    """Refuse a store that does anything otherwise than the publish protocol needs (``STORE_UNFIT``)."""
     found = deviations(store)
     if found:
-        raise TerminalError(
-            "STORE_UNFIT",
-            "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found),
-            where="conformance probe",
-            way_out="publish nothing there; take this to the service's support, or choose another region or address",
-        )
+        what = "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found)
+        way_out = "publish nothing there; take this to the service's support, or choose another region or address"
+        raise TerminalError("STORE_UNFIT", what, where="conformance probe", way_out=way_out)

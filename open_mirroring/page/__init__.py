@@ -1,7 +1,7 @@
 """The page: what an operator sees in a browser, and the decisions that can be taken there.
 
-One FastAPI app over the ledgers of all mirrors. It judges nothing itself: it shows what the ledger has, and decides by
-the functions of the command line. It is mounted in Airflow, and served alone by ``open-mirroring ui``.
+One FastAPI app over the ledgers of all mirrors, mounted in Airflow or served by ``open-mirroring ui``. It judges
+nothing itself, and decides by the functions of the command line.
 """
 
 from open_mirroring.page.app import Link, Surroundings, build_app

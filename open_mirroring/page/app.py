@@ -54,28 +54,18 @@ class Link:
     address: str
 
 
-def _no_links(_: Mirror) -> Sequence[Link]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the page is mounted.
+    """Where the page is mounted: the mirrors, who may come in, and how a mirror's ledger and landing zone are found.
 
-    Attributes:
-        shelf: the mirrors.
-        door: who may come in.
-        ledger_url: the address of a mirror's ledger, secrets included.
-        zone: where its landing zone is, with the login.
-        links: other places that have more about it.
-        home: where to go back to; empty when the page is all there is.
+    *links* are other places that have more about a mirror; *home* is where to go back to. The addresses hold secrets.
     """
 
     shelf: MirrorShelf
     door: Door
     ledger_url: Callable[[Mirror], str] = Mirror.ledger_url
     zone: Callable[[Mirror], ZoneAddress] = zone_address
-    links: Callable[[Mirror], Sequence[Link]] = _no_links
+    links: Callable[[Mirror], Sequence[Link]] = lambda _: ()
     home: Link | None = None
 
 

@@ -14,23 +14,16 @@ TOKEN_COOKIE = "open_mirroring_token"
 _HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def _everyone(_: str) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who was let in.
+    """Somebody who was let in: by *name*, or empty if the forms ask for it.
 
-    Attributes:
-        name: as whoever runs the door knows them; empty: the forms ask for it.
-        looks: whether they may look at a mirror, by its name.
-        decides: whether they may decide about it, and see what the messages of its source hold.
+    *looks* and *decides* say whether they may look at a mirror, or decide about it and see what its messages hold.
     """
 
     name: str = ""
-    looks: Callable[[str], bool] = _everyone
-    decides: Callable[[str], bool] = _everyone
+    looks: Callable[[str], bool] = lambda _: True
+    decides: Callable[[str], bool] = lambda _: True
 
 
 class AccessDenied(Exception):
@@ -48,11 +41,7 @@ class Door(Protocol):
     """Lets visitors in, or refuses them."""
 
     async def admit(self, request: Request) -> Visitor:
-        """Who asks.
-
-        Raises:
-            AccessDenied: they may not.
-        """
+        """Who asks. Raises AccessDenied if they may not."""
 
     def cookies(self, request: Request) -> Mapping[str, str]:
         """What to set in an answer, so that the visitor is known next time."""

@@ -62,7 +62,9 @@ def exposition(mirrors: Iterable[tuple[Mirror, Engine | None]], now: datetime) -
     lines = []
     for metric, found in samples.items():
         lines += [f"# HELP {metric.name} {metric.says}", f"# TYPE {metric.name} gauge"]
-        lines += [f"{metric.name}{{{_labels(labels)}}} {value:g}" for labels, value in found]
+        for labels, value in found:
+            named = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            lines.append(f"{metric.name}{{{named}}} {value:g}")
     return "\n".join(lines) + "\n"
 
 
@@ -104,10 +106,6 @@ def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> No
             put(STOPPED, 1, table=table.source, code=table.code)
         if table.proof is not None:
             put(PROOF, age(table.proof.proved_at), table=table.source, verdict=str(table.proof.verdict))
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
 
 
 def _escaped(value: str) -> str:

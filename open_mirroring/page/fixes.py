@@ -62,7 +62,9 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
     elif code == verdicts.TARGET_RESTARTED:
         buttons.append(_button(operations.RESUME))
     elif is_stopped and code in having(Trait.REPAIRABLE):
-        commands.append(_repair(mirror, table))
+        numbers = re.findall(r"\d+", table.what)
+        lost = {"number": numbers[0]} if len(numbers) == 1 else {}
+        commands.append(_command(mirror, operations.REPAIR, table=table.source, not_applied="HOW_YOU_KNOW", **lost))
     if code == verdicts.LOAD_PENDING:
         commands.append(_command(mirror, operations.INITIAL_LOAD))
     if code == RESET_OPEN:
@@ -129,12 +131,6 @@ def of_difference(mirror: Mirror, source: str) -> Fixes:
 
 
 _CHECK = "try every login and every place of the mirror; it reports what is wrong and changes nothing"
-
-
-def _repair(mirror: Mirror, table: TableView) -> Command:
-    numbers = re.findall(r"\d+", table.what)
-    lost = {"number": numbers[0]} if len(numbers) == 1 else {}
-    return _command(mirror, operations.REPAIR, table=table.source, not_applied="HOW_YOU_KNOW", **lost)
 
 
 def _button(

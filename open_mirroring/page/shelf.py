@@ -10,15 +10,13 @@ from open_mirroring.config import ConfigError, Mirror, load_mirror, mirror_files
 from open_mirroring.config.problems import Problem
 from open_mirroring.reconciliation.owning import standing
 
-_Stamp = tuple[int, int]
-
 
 class MirrorShelf:
     """The mirror files of some places, each a file or a folder of them. A wrong file hinders no other one."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self._places = tuple(places)
-        self._read: dict[Path, tuple[_Stamp, Mirror | ConfigError]] = {}
+        self._read: dict[Path, tuple[tuple[int, int], Mirror | ConfigError]] = {}
         self._lock = threading.Lock()
 
     def look(self) -> tuple[dict[str, Mirror], list[Problem]]:
@@ -30,7 +28,8 @@ class MirrorShelf:
                 if not place.exists():
                     what = "there is no such mirror file or folder of them"
                     problems.append(Problem("CONFIG_INVALID", place, 1, "", what, "create it, or name another one"))
-            for file in self._files():
+            files = [file for place in self._places for file in (mirror_files(place) if place.is_dir() else [place])]
+            for file in files:
                 found = self._one(file)
                 if isinstance(found, ConfigError):
                     problems += found.problems
@@ -38,14 +37,11 @@ class MirrorShelf:
                     # The file that runs is shown, whatever its name (G-175).
                     shown, wrong = (found, other) if standing(found) > standing(other) else (other, found)
                     mirrors[found.name] = shown
-                    what, way_out = f"{shown.file} has a mirror of this name, too", "give each mirror its own name"
-                    problems.append(Problem("MIRROR_CLASH", wrong.file, 1, "mirror", what, way_out))
+                    what = f"{shown.file} has a mirror of this name, too"
+                    problems.append(Problem("MIRROR_CLASH", wrong.file, 1, "mirror", what, "give each its own name"))
                 elif found is not None:
                     mirrors[found.name] = found
         return dict(sorted(mirrors.items())), problems
-
-    def _files(self) -> list[Path]:
-        return [file for place in self._places for file in (mirror_files(place) if place.is_dir() else [place])]
 
     def _one(self, file: Path) -> Mirror | ConfigError | None:
         try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -50,7 +50,6 @@ from open_mirroring.operate.operations import PROVE
 from open_mirroring.operate.places import places
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page.attention import problems
-from open_mirroring.page.charts import Chart
 from open_mirroring.page.runbook import as_text, section
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.deep_check import DISPOSITIONS, TAKEN
@@ -274,6 +273,34 @@ def _whole(mirror: Mirror, ledger: Engine, found: MirrorView, hours: int) -> dic
     return {"mirror": found, "pipeline": pipeline, "hours": by_hour}
 
 
+_STEADY = 0.1
+"""A change of less than this share of the highest value is no trend."""
+
+
+class Chart(NamedTuple):
+    """One chart: its *values*, the oldest hour first, as a line or as bars of the class *kind*.
+
+    *top* is the value at the upper edge; *good* is the trend that is good, if one is.
+    """
+
+    title: str
+    span: str
+    values: Sequence[float]
+    words: Callable[[float], str]
+    top: float
+    kind: str = "line"
+    good: str = ""
+
+    @property
+    def trend(self) -> str:
+        """Compares the mean of the newest quarter with that of the quarter before it."""
+        quarter = max(1, len(self.values) // 4)
+        change = sum(self.values[-quarter:]) - sum(self.values[-2 * quarter : -quarter])
+        if abs(change) <= _STEADY * max(self.values) * quarter:
+            return "steady"
+        return "rising" if change > 0 else "falling"
+
+
 def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequence[float] = ()) -> list[Chart]:
     """Each says at one glance whether it gets better or worse."""
     day, week = "24 hours", "7 days"
@@ -343,27 +370,9 @@ def html(template: str, context: Mapping[str, Any]) -> str:
     return _TEMPLATES.get_template(template).render(context)
 
 
-def _ago(moment: datetime | None, now: datetime) -> str:
-    return "never" if moment is None else f"{words.age(now - moment)} ago"
-
-
-def _moment(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
 def _length(length: timedelta) -> str:
     seconds = length.total_seconds()
     return f"{seconds:.1f} s" if seconds < 10 else words.age(length)
-
-
-def _name(name: str) -> Markup:
-    """A name that a line breaks behind a dot or an underscore, before it breaks it elsewhere."""
-    return Markup(re.sub("([._])", r"\1<wbr>", str(escape(words.shown(name)))))
-
-
-def _exact(value: object) -> Markup:
-    """A value that comes back in a form, or is copied: escaped, and otherwise as it is."""
-    return escape(str(value))
 
 
 def _visible(value: object) -> object:
@@ -380,7 +389,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.globals |= {
-    "ago": _ago,
+    "ago": lambda moment, now: "never" if moment is None else f"{words.age(now - moment)} ago",
     "age": words.age,
     "amount": words.amount,
     "length": _length,
@@ -392,4 +401,13 @@ _TEMPLATES.globals |= {
     "accept_letters": ACCEPT_LETTERS,
     "charts": _charts,
 }
-_TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "name": _name, "query": urlencode, "said": as_text}
+_FILTERS: dict[str, Callable[..., Any]] = {
+    # A value that comes back in a form, or is copied: escaped, and otherwise as it is.
+    "exact": lambda value: escape(str(value)),
+    "moment": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC",
+    # A line breaks behind a dot or an underscore of a name, before it breaks it elsewhere.
+    "name": lambda name: Markup(re.sub("([._])", r"\1<wbr>", str(escape(words.shown(name))))),
+    "query": urlencode,
+    "said": as_text,
+}
+_TEMPLATES.filters |= _FILTERS

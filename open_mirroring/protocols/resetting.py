@@ -1,18 +1,15 @@
 """The protocol that resets one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
 
 A table is dropped at the target and rebuilt when its key, type or folder must change, or when its target cannot be
-corrected (F-72, F-75, F-85, F-87, F-89). It may also be dropped for good (F-71). Like
-:mod:`open_mirroring.protocols.publishing` this is a state machine: :func:`step` is pure, so the runtime drives it and
-tests interleave it.
+corrected (F-72, F-75, F-85, F-87, F-89). It may also be dropped for good (F-71). :func:`step` is pure, so the runtime
+drives it and tests interleave it.
 
-Each arrow has one ledger record, set by compare-and-set, so the next run continues from the last record. Repeating a
-step is safe: deleting a missing folder does nothing, and looking changes nothing. Only a delete that was sent earlier
-and arrives late does harm, because it hits the folder of the new generation. It also deletes that folder's marker, so
-the publisher stops with INCARNATION_CHANGED and considers nothing published (I12).
+Each arrow has one ledger record, set by compare-and-set, so the next run continues from the last one. Repeating a step
+is safe. Only a delete that arrives late does harm: it also deletes the new generation's marker, so the publisher stops
+with INCARNATION_CHANGED and considers nothing published (I12).
 
-A reset belongs to its request (G-30), which each run passes first. An open reset is continued, no matter which run
-began it. A finished reset is reported and never begun again. The request raises the row's version and abandons an open
-intent: its sealed objects are deleted with the folder.
+A reset belongs to its request (G-30): an open one is continued, no matter which run began it, and a finished one is
+never begun again.
 """
 
 from __future__ import annotations
@@ -46,14 +43,8 @@ class ResetStage(Enum):
 class ResetRow:
     """The ledger's row of a table, as far as its reset needs it; every write compares and raises *version*.
 
-    Attributes:
-        version: the row's version.
-        stage: None when no reset is open.
-        drops: the table is dropped for good.
-        folders: the folders to delete: the current one, and those of earlier targets.
-        absent: one look showed the target without the table.
-        rebuilt: the table's first rows are all published.
-        has_files: a file of the new generation is published, so the target creates the table.
+    *absent*: one look showed the target without the table. *rebuilt*: the first rows are all published. *has_files*: a
+    file of the new generation is, so the target creates the table.
     """
 
     version: int
@@ -82,10 +73,7 @@ class Sight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ledger: what is the state of this request? Reply :class:`Answer` or :class:`Unknown`.
-
-    The request is recorded if it was not before.
-    """
+    """Ledger: what is the state of this request, now recorded? Reply :class:`Answer` or :class:`Unknown`."""
 
     request: str
 

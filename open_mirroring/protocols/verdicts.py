@@ -6,7 +6,7 @@ Pure; a problem of one table never holds another one (I24). :mod:`open_mirroring
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -62,11 +62,9 @@ class Finding:
     """The verdict on a table and its evidence.
 
     *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are confirmed
-    numbers that are missing without a purge. *repairs* are those of them that were provably not applied, each
-    with the digest of the content to publish under its name again (F-40), which needs a separate approval. *notes* are
-    shown in reports and change nothing. *losses* are reported with every verdict; they decide it only if nothing holds
-    or stops the table. *left_over* is False when no staged object of an earlier run was seen. *at* is when the landing
-    zone was inspected.
+    numbers that are missing without a purge. *notes* are shown in reports and change nothing. *losses* are reported
+    with every verdict; they decide it only if nothing holds or stops the table. *left_over* is False when no staged
+    object of an earlier run was seen. *at* is when the landing zone was inspected.
     """
 
     verdict: Verdict
@@ -75,7 +73,6 @@ class Finding:
     evidence: dict[str, object]
     applied: int
     backlog: Backlog
-    repairs: Mapping[int, str] = field(default_factory=dict)
     lost: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     left_over: bool = True

@@ -1,9 +1,7 @@
 """The deep check of one table: whether its files hold what the ledger sealed, and whether its publications add up.
 
-Pure functions over plain values; a job reads the files and passes on what it found.
-:mod:`~open_mirroring.reconciliation.verdict_table` judges names, sizes and ETags; this module judges content. A
-published number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has
-one disposition (I1).
+A published number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has
+one disposition (I1). Pure functions; a job reads the files.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import Publication, PublishedFile, TableState
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.verdicts import DeepFinding
+from open_mirroring.reconciliation.evidence_text import ranges
 from open_mirroring.reconciliation.rebuilding import REBUILT
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
@@ -32,19 +31,10 @@ _ORDER = (v.CONTENT_CHANGED, v.FILE_UNFIT, v.COUNTS_DIFFER, v.LOG_DAMAGED)
 
 
 class FileContent(NamedTuple):
-    """What was found in one numbered file.
+    """What was found in one numbered file at *place*; *columns* does not count the marker.
 
-    Attributes:
-        number: the number in its name.
-        place: its path in the landing zone.
-        size: its length in bytes.
-        rows: its row count, and *digest* that of its rows, computed from its content; None when it cannot be read.
-        columns: how many columns it has, the marker not counted.
-        footer: None when it has none of ours.
-        unreadable: why it cannot be read as a data file; empty when it can.
-        unfit: why it is not fit for its table (schema, keys, markers); empty when it is.
-        unread: why the attempt failed although another may succeed; empty when it did not.
-        moved: it was listed and then found nowhere.
+    *rows* and *digest* are of its content; None when it is *unreadable*. *unfit* is why it does not fit its table,
+    *unread* why this attempt failed although another may succeed. *moved*: listed, then found nowhere.
     """
 
     number: int
@@ -62,15 +52,7 @@ class FileContent(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRecord:
-    """What the ledger says of one table's present generation.
-
-    Args:
-        mirror: name of the mirror.
-        state: the table in the ledger.
-        published: the records of all confirmed numbers, in order.
-        publications: the confirmed publications, in order.
-        contents: what the batches up to the published one, and perhaps later ones, hold of it.
-    """
+    """What the ledger says of one table's present generation; *contents* may reach beyond the published batch."""
 
     mirror: str
     state: TableState
@@ -109,8 +91,8 @@ class Problems:
 def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepFinding]:
     """Compare a table's files with the ledger, and its publications with each other and with the log's batches.
 
-    *files* are those that are still there, every copy of each. A number without a file is no finding here, because only
-    its neighbours and its age can explain it (F-36, I22). Numbers above K are left to the publisher, who sealed them.
+    *files* are every copy that is still there. A number without a file is no finding here: only its neighbours and its
+    age can explain it (F-36, I22). Numbers above K are left to the publisher.
 
     Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER; not stopping: UNREACHABLE, CHANGED_MEANWHILE.
     """
@@ -199,7 +181,7 @@ _Group = tuple[str, int, int, datetime]
 
 
 def _groups(record: TableRecord) -> dict[_Group, list[PublishedFile]]:
-    """The files by the publication they belong to; the time of its confirmation tells two loads apart."""
+    """The files by publication; the time of its confirmation tells two loads apart."""
     groups: dict[_Group, list[PublishedFile]] = defaultdict(list)
     for file in sorted(record.published, key=lambda file: file.number):
         groups[file.kind, file.batch_from, file.batch_to, file.confirmed_at].append(file)
@@ -210,10 +192,10 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
     rebuilt, rebuilt_batch = _rebuilt(record)
     numbers = [file.number for file in record.published if file.number > rebuilt]
     expected = set(range(rebuilt + 1, record.state.row.confirmed + 1))
-    if missing := sorted(expected - set(numbers)):
-        problems.add(v.COUNTS_DIFFER, f"the ledger has no record of the confirmed numbers {_shown(missing)}")
-    if unknown := sorted(set(numbers) - expected):
-        problems.add(v.COUNTS_DIFFER, f"the ledger has records of numbers never confirmed: {_shown(unknown)}")
+    if missing := expected - set(numbers):
+        problems.add(v.COUNTS_DIFFER, f"the ledger has no record of the confirmed numbers {ranges(missing)}")
+    if unknown := set(numbers) - expected:
+        problems.add(v.COUNTS_DIFFER, f"the ledger has records of numbers never confirmed: {ranges(unknown)}")
     groups = _groups(record)
     batch, highest = max(record.first_batch, rebuilt_batch), rebuilt
     for publication in record.publications:
@@ -223,7 +205,7 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         name = f"the publication of batches {publication.batch_from} to {publication.batch_to}"
         own = [file.number for file in files]
         if own and own != list(range(highest + 1, highest + 1 + len(own))):
-            problems.add(v.COUNTS_DIFFER, f"{name} has the numbers {_shown(own)}, the one before ended at {highest}")
+            problems.add(v.COUNTS_DIFFER, f"{name} has the numbers {ranges(own)}, the one before ended at {highest}")
         highest = max([highest, *own])
         if publication.kind == "changes":
             if publication.batch_from != batch:
@@ -242,18 +224,13 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         text = f"{let_in} changes were to wait for their transactions and {let_out} were released"
         problems.add(v.COUNTS_DIFFER, f"{text}, {record.state.waiting_rows} are said to wait")
     for (kind, batch_from, batch_to, _), group in groups.items():
-        files = [file for file in group if file.number > rebuilt]
-        if not files:
-            continue
-        text = f"numbers {_shown(file.number for file in files)} ({kind}, batches {batch_from} to {batch_to})"
-        problems.add(v.COUNTS_DIFFER, f"{text} belong to no publication")
+        if numbers := [file.number for file in group if file.number > rebuilt]:
+            text = f"numbers {ranges(numbers)} ({kind}, batches {batch_from} to {batch_to}) belong to no publication"
+            problems.add(v.COUNTS_DIFFER, text)
 
 
 def _rebuilt(record: TableRecord) -> tuple[int, int]:
-    """The numbers and batches up to which the ledger was made from the files' footers; it cannot judge these by them.
-
-    Numbers may be purged, and what became of each change is not known any more.
-    """
+    """The numbers and batches up to which the ledger was made from the files' footers, which it cannot judge."""
     for publication in record.publications:
         if publication.kind == REBUILT:
             return publication.counts["numbers"], publication.batch_to
@@ -269,9 +246,3 @@ def _check_changes(record: TableRecord, publication: Publication, name: str, pro
     logged = sum(part.rows for part in record.contents if publication.batch_from < part.batch <= publication.batch_to)
     if changes != logged:
         problems.add(v.COUNTS_DIFFER, f"{name} took {changes} changes, its batches hold {logged}")
-
-
-def _shown(numbers: Iterable[int]) -> str:
-    listed = list(numbers)
-    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
-    return ", ".join(map(str, listed[:10])) + more

@@ -1,8 +1,7 @@
 """Sorts a table's file numbers by where a listing shows them, and decides what became of the missing ones.
 
-The service applies and moves files in the order of their numbers, keeps the last one in the folder (F-34, F-35), and
-removes processed files after some days (F-36). So a missing number was purged, taken away, or never applied. Its
-neighbours and its age decide which (I22).
+The service applies and moves files in order, keeps the last one in the folder (F-34, F-35), and removes processed files
+after some days (F-36). So a missing number was purged, taken away, or never applied (I22).
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from open_mirroring.ledger.reading import PublishedFile
 class FileSequence:
     """The numbers of one table, sorted by what is known of them.
 
-    *final* and *moved* are seen, in the folder and in a processed folder. Confirmed numbers that are nowhere are
-    *purged* (processed long ago), *gaps* (the target waits for them, or somebody took them away), *missing* (too
-    young to be purged) or, for the last one, *last_missing*. *repairable* ones are proved not to be applied.
+    *final* are seen in the folder, *moved* in a processed one. Confirmed numbers that are nowhere are *purged*
+    (processed long ago), *gaps* (the target waits for them), *missing* (too young to be purged) or *last_missing*.
     """
 
     final: frozenset[int]
@@ -34,10 +32,8 @@ class FileSequence:
     last_missing: bool
     lost: tuple[int, ...]
     """Gaps, missing numbers and a missing last one together."""
-    repairable: tuple[int, ...]
     waiting: tuple[int, ...]
-    """Confirmed and not applied, in the folder; not the last file when it is alone there (F-35), unless a trusted count
-    of rows proves that it is not applied."""
+    """Confirmed and not applied, in the folder; not the last file when it is alone there (F-35)."""
 
     @property
     def highest(self) -> int:
@@ -52,35 +48,32 @@ def file_sequence(
     *,
     settled: int,
     purged_before: datetime,
-    processed_rows: int | None,
 ) -> FileSequence:
     """Sort the numbers 1 to *confirmed* by what *items* show of them.
 
-    Numbers up to *settled* need no record and may be absent. *purged_before*: files confirmed earlier may have been
-    removed by the service. *processed_rows*: the target's trusted count of rows over the table's life, or None.
+    Numbers up to *settled* need no record and may be absent. Files confirmed before *purged_before* may have been
+    removed.
     """
     stages = [(item.number, item.stage) for item in items if item.number is not None]
     final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
     moved = frozenset(number for number, stage in stages if stage is not FileStage.FINAL)
-    counted, first_not_applied = _counted(published, confirmed, processed_rows)
     absent: dict[str, list[int]] = {"purged": [], "gap": [], "missing": []}
     for number in range(settled + 1, confirmed + 1):
         if number not in final and number not in moved:
             record = published.get(number)
             old = record is not None and record.confirmed_at < purged_before
-            absent[_why_absent(number, final, moved, old=old, counted=number <= counted)].append(number)
+            absent[_why_absent(number, final, moved, old=old)].append(number)
     evidence = {
         "moved": max(moved, default=0),
         # A gap left the folder by somebody else's hand: it is no evidence for itself.
         "left the folder": min([*final, *absent["gap"]], default=1) - 1,
-        "counters": counted,
     }
     applied = min(max(evidence.values()), confirmed)
     highest = max(final | moved, default=0)
     last_missing = confirmed > highest
     lost = tuple(sorted({*absent["gap"], *absent["missing"]}))
     waiting = sorted(number for number in final if applied < number <= confirmed)
-    if waiting == [highest] and highest < first_not_applied:
+    if waiting == [highest]:
         waiting = []
     return FileSequence(
         final=final,
@@ -92,15 +85,11 @@ def file_sequence(
         missing=tuple(n for n in absent["missing"] if n < confirmed or not last_missing),
         last_missing=last_missing,
         lost=lost,
-        repairable=tuple(
-            number for number in lost if number >= first_not_applied and number in published and number > applied
-        ),
         waiting=tuple(waiting),
     )
 
 
-def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, old: bool, counted: bool) -> str:
-    """What became of a number that is nowhere: ``purged``, ``gap`` or ``missing``."""
+def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, old: bool) -> str:
     lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
     if number > max(final | moved, default=0):
         # Nothing above it says that it ever was here: no age explains that.
@@ -110,23 +99,5 @@ def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, ol
         return "purged" if old else "missing"
     if highest_moved or (lowest_final is not None and number > lowest_final):
         # A lower one is still to be seen, so this one was not purged: the service goes in order.
-        return "purged" if counted else "gap"
+        return "gap"
     return "purged" if old else "missing"
-
-
-def _counted(published: Mapping[int, PublishedFile], confirmed: int, processed: int | None) -> tuple[int, float]:
-    """What a count of processed rows proves: the highest number that is applied, and the first that is not."""
-    if processed is None:
-        return 0, float("inf")
-    total = applied = 0
-    for number in range(1, confirmed + 1):
-        record = published.get(number)
-        if record is None:
-            break
-        if record.rows and total >= processed:
-            return applied, number
-        total += record.rows
-        if record.rows and total <= processed:
-            # A file without rows moves no counter: it counts as applied once a later one does.
-            applied = number
-    return applied, float("inf")

@@ -1,7 +1,6 @@
-"""Inspects a mirror: gathers the facts of ledger and landing zone, and has them judged.
+"""Inspects a mirror: gathers the facts of ledger and landing zone, and has them judged, without a JVM.
 
-It does the I/O around :func:`~open_mirroring.reconciliation.verdict_table.reconcile`, without a JVM. The gate, the
-publish job, the reconcile task and the command line all inspect here, so they see the same.
+The gate, the publish job, the reconcile task and the command line all inspect here, so they see the same.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from open_mirroring.changes.log_position import is_load_epoch
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
-from open_mirroring.fabric.target_status import TargetStatus
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
@@ -49,15 +47,10 @@ def declare_tables(
     *,
     keep: bool = True,
 ) -> dict[str, str]:
-    """Register the mirror file's tables in the ledger; their ids by source name.
+    """Register the mirror file's tables in the ledger, and those that joined (G-70); their ids by source name.
 
-    From here on the mirror names those that joined by a pattern, too (G-70). *zone* as for :func:`inspect_mirror`;
-    without *keep* it is only tried.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH`` when the file names another landing zone than the mirror has (G-175).
-        TerminalError: ``TABLE_REDECLARED``, ``CONFIG_INVALID``;
-            ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
+    Without *keep* it is only tried. Raises ``MIRROR_CLASH`` when the file names another landing zone than the mirror
+    has (G-175), what :func:`declare` does, and ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
     """
     refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
@@ -86,24 +79,14 @@ def inspect_mirror(
     record: bool = True,
     losses: LossReport | None = None,
 ) -> dict[str, Finding]:
-    """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
+    """Inspect every table of a mirror; return the findings by source name, and record them with their evidence.
 
-    One look asks the target once for all tables (R-04), if at all, and lists the zone as a whole. Beyond that a table
-    costs a call only when its marker is not the object that it was established with, or its metadata is another object
-    than the last one that was read and found to name its keys.
+    Cheap for many tables: one inspection lists the zone once, and asks the target at most once (R-04). A table costs
+    a call of its own only if its marker or its metadata is not the object that was read before. *losses* are read
+    here unless the caller has just read them.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        zone: where its landing zone is, with the login; by default as the environment says.
-        record: keep the verdicts.
-        losses: what the ledger says of losses, if the caller has just asked; by default it is asked here.
-
-    Raises:
-        TerminalError: ledger and mirror file do not agree; ``MIRROR_CLASH`` when the zone is another mirror's (G-175);
-            the store refuses the login.
-        TransientError: ``CHANGED_MEANWHILE`` when a table's row kept moving while it was looked at; ledger or store do
-            not answer.
+    Raises ``MIRROR_CLASH`` when the zone is another mirror's (G-175), ``CHANGED_MEANWHILE`` when other runs kept
+    changing a table, and what ledger, store and mirror file do.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
@@ -122,11 +105,8 @@ def inspect_mirror(
         if not waiting:
             break
     else:
-        raise TransientError(
-            "CHANGED_MEANWHILE",
-            f"the tables {sorted(waiting)} kept changing while they were inspected",
-            way_out="try again",
-        )
+        what = f"the tables {sorted(waiting)} kept changing while they were inspected"
+        raise TransientError("CHANGED_MEANWHILE", what, way_out="try again")
     if is_new_there:
         refuse_foreign_zone(mirror, looking.owners)
     if record:
@@ -144,7 +124,6 @@ class _Looking:
         self._mirror = mirror.name
         gate = mirror.gate
         self._target = open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else None
-        self._trust_counters = gate.trust_counters
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
         # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
@@ -165,9 +144,9 @@ class _Looking:
         return findings | (self._once(doubted, closely=True) if doubted else {})
 
     def _once(self, tables: Mapping[str, TableState], *, closely: bool = False) -> dict[str, Finding]:
-        now = datetime.now(UTC)
-        targets = self._targets([state.folder for state in tables.values()])
-        objects = list_tables(self._store, [state.folder for state in tables.values()])
+        now, folders = datetime.now(UTC), [state.folder for state in tables.values()]
+        targets = {} if self._target is None else self._target.statuses(folders)
+        objects = list_tables(self._store, folders)
         items = {
             source: split_listing(state.folder, objects[state.folder].values(), state.row.generation, state.extension)
             for source, state in tables.items()
@@ -183,18 +162,18 @@ class _Looking:
             seen = pool.map(
                 lambda source: self._folder(tables[source], items[source], objects[tables[source].folder]), tables
             )
-            folders = dict(zip(tables, seen, strict=True))
+            found_folders = dict(zip(tables, seen, strict=True))
         findings: dict[str, Finding] = {}
         ahead = loads_ahead(self._reader, tables.values())
         for source, state in tables.items():
-            marker, before = folders[source].marker, self._remembered.get(state.id, Remembered())
-            lost, foreign = self._who_wrote(state, objects[state.folder])
+            folder, before = found_folders[source], self._remembered.get(state.id, Remembered())
+            marker, (lost, foreign) = folder.marker, self._who_wrote(state, objects[state.folder])
             if marker.incarnation not in (None, state.row.incarnation):
                 self.owners.add(marker.mirror or owner_of(self._reader.engine, marker.incarnation or ""))
             facts = TableFacts(
                 state,
                 {file.number: file for file in published.get(state.id, [])},
-                folders[source]._replace(lost=lost, foreign=foreign),
+                folder._replace(lost=lost, foreign=foreign),
                 now,
                 settled=settled[source],
                 load_ahead=ahead.get(source, ""),
@@ -224,11 +203,7 @@ class _Looking:
         return split_listing(state.folder, there, state.row.generation, state.extension)
 
     def _who_wrote(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[str, str]:
-        """Who wrote the newest file that the ledger does not know, in words: this mirror with a lost ledger; others.
-
-        The footer names the mirror, and the id that its ledger gave to the table. Both texts are empty where there is
-        no such file, where it is this table's own, and where text without a footer does not show it.
-        """
+        """Who wrote the newest file that the ledger does not know, in words: this mirror with a lost ledger; others."""
         if state.row.resetting:
             return "", ""
         numbers = ((layout.file_number(path.rpartition("/")[2], state.extension), path) for path in objects)
@@ -255,10 +230,6 @@ class _Looking:
             return "", ""
         return "", f"a second writer publishes into this folder: {named} was not written by this mirror"
 
-    def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
-        """How the target's tables are, by folder; empty where it is not asked."""
-        return {} if self._target is None else self._target.statuses(folders, trust_counters=self._trust_counters)
-
     def _folder(self, state: TableState, items: tuple[ListedItem, ...], objects: Mapping[str, ObjectInfo]) -> Folder:
         """Marker and metadata; an object that is known by its ETag is not read again, a missing one is asked for."""
         listed = objects.get(f"{state.folder}/{layout.INCARNATION_FILE}")
@@ -278,7 +249,6 @@ class _Looking:
 
 
 def _settled(items: Sequence[ListedItem], old: int) -> int:
-    """The number up to which all files are *old* and gone from the folders."""
     numbers = (layout.file_number(item.name, item.extension) for item in items)
     return min([old, *(number - 1 for number in numbers if number is not None)])
 
@@ -290,10 +260,9 @@ _COMMIT = re.compile("[0-9A-F]{20}")
 def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str, str]:
     """What is wrong with the loads over which nothing was published yet, by source table, in words.
 
-    Changes below a load's `stream_from` are left out, because the load holds them. If somebody typed that position too
-    high, every change would be left out without notice. So none is left out before the stream has reached it (G-84): a
-    load is ahead if changes of its table wait that it claims to hold, and neither they nor any other table's changes of
-    the same stream reach the position from which it says that the stream goes on.
+    Changes below a load's `stream_from` are left out, as the load holds them. If that was typed too high, every change
+    would be left out. So none is before the stream has reached it (G-84): a load is ahead if changes of its table wait,
+    and neither they nor other changes of the stream reach that position.
     """
     fresh = {state.source: state for state in tables if _may_be_ahead(state)}
     logged = reader.contents({s: state.row.published_batch for s, state in fresh.items()}, reader.mirror().committed)
@@ -314,10 +283,7 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
 
 
 def _may_be_ahead(state: TableState) -> bool:
-    if (
-        state.start.load_state != "loaded"
-        or state.start.load_plan is None
-        or not _COMMIT.fullmatch(state.start.stream_from or "")
-    ):
+    start = state.start
+    if start.load_state != "loaded" or start.load_plan is None or not _COMMIT.fullmatch(start.stream_from or ""):
         return False
-    return state.row.published_batch == state.start.load_plan.hand_over_batch
+    return state.row.published_batch == start.load_plan.hand_over_batch

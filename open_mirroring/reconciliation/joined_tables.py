@@ -22,11 +22,7 @@ REFUSED_WAY_OUT = (
 def ledger_of(mirror: Mirror) -> Engine:
     """The mirror's ledger, brought up to date; from here on the mirror names the tables that joined it, too.
 
-    It keeps its connections until :func:`~open_mirroring.ledger.close_ledgers`.
-
-    Raises:
-        MirroringError: as :func:`~open_mirroring.ledger.open_ledger` and :func:`take_in_joined`; ``MIRROR_CLASH`` when
-            the ledger knows the mirror by other places than the file names (G-175).
+    It keeps its connections. Raises ``MIRROR_CLASH`` when the file names other places than the ledger (G-175).
     """
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)
@@ -36,14 +32,7 @@ def ledger_of(mirror: Mirror) -> Engine:
 
 
 def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
-    """Have the mirror name the tables that joined it so far, each as its pattern says today.
-
-    A table that no pattern fits any more is not among them: the ledger then refuses the mirror file, as it does for a
-    table that was taken out (``TABLE_REDECLARED``).
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID`` when a pattern was changed so that one of its tables can be none.
-    """
+    """Have the mirror name the tables that joined it, each as its pattern says today (``CONFIG_INVALID``)."""
     if not mirror.has_patterns:
         return
     joined: list[tuple[TablePattern, Table]] = []
@@ -56,11 +45,7 @@ def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
 
 
 def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: str, key: tuple[str, ...]) -> Table:
-    """The table that a pattern makes of a name and a key.
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``.
-    """
+    """The table that a pattern makes of a name and a key; raises ``CONFIG_INVALID``."""
     try:
         table = pattern.table(name, source, key)
     except ValidationError as error:

@@ -1,7 +1,7 @@
 """The deep check of the change log: whether it holds what the ledger says of its batches.
 
-Pure functions over plain values; a job counts the rows of the log and passes the counts on. Every committed batch is in
-the log exactly once (I29), with the files that were sealed for it and one disposition for each message (I1).
+Every committed batch is in the log exactly once (I29), with the files that were sealed for it and one disposition for
+each message (I1). Pure functions; a job counts the rows.
 """
 
 from __future__ import annotations
@@ -65,15 +65,9 @@ class LogState:
 
 @dataclass(frozen=True)
 class LogRecord:
-    """What the ledger says of the log.
+    """What the ledger says of the log, the batches that may be *dropped* included.
 
-    Args:
-        committed: the newest committed batch when *manifests* and *contents* were read.
-        newest: the newest batch that may be in the log, read after it: committed, or under way.
-        manifests: what was sealed, by committed batch.
-        contents: per mirrored table what its committed batches hold.
-        waiting: the batch since which each open split message waits, by its identity.
-        dropped: the log need not hold the batches up to this one any more.
+    *newest* may be in the log; it is read after *committed*. *waiting* is since when each split message waits.
     """
 
     committed: int
@@ -95,11 +89,7 @@ _Bounds = tuple[int, str, str]
 
 
 def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
-    """Compare the change log with the ledger, batch by batch and table by table.
-
-    Codes, of a table: LOG_DAMAGED, COUNTS_DIFFER. Of the log as a whole, for what belongs to no table (fragments,
-    dead letters, files): the same, and LEDGER_BEHIND.
-    """
+    """Compare the change log with the ledger: LOG_DAMAGED, COUNTS_DIFFER, and of the log as a whole LEDGER_BEHIND."""
     whole = Problems(None)
     tables = {source: Problems(source) for source in record.contents}
     kept = record.kept
@@ -177,7 +167,6 @@ def _check_changes(
 
 
 def _check_other_rows(record: LogRecord, counts: Sequence[LogCount], whole: Problems) -> None:
-    """Fragments and dead letters, which belong to no table for certain."""
     rows: dict[int, Counter[str]] = defaultdict(Counter)
     for count in counts:
         rows[count.batch][count.kind] += count.rows

@@ -1,8 +1,7 @@
 """Finds what a mirror lacks although its tables go on: open dead letters, changes of tables that are not mirrored.
 
-A loss stops nothing: the table is published, and all but some of its rows are right. But a run with a loss says so in
-its report and its exit code, until somebody has dealt with it. What may be a loss, but need not be, is a note. Tick,
-status, metrics and Airflow all report from here, so they agree.
+A loss stops nothing, but a run with one says so in its report and exit code until somebody has dealt with it. What may
+be a loss, but need not be, is a note. Tick, status, metrics and Airflow all report from here.
 """
 
 from __future__ import annotations
@@ -62,14 +61,10 @@ _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 @dataclass(frozen=True)
 class LossReport:
-    """What the ledger knows of losses of a mirror.
+    """What the ledger knows of losses of a mirror; *losses* and *notes* by source table, and under :data:`ANY_TABLE`.
 
-    Attributes:
-        letters: its open dead letters, tolerated ones included.
-        losses: by source table, and under :data:`ANY_TABLE`.
-        notes: by source table what may be a loss, with its code.
-        ignored: the tables whose messages were ignored, except those that the mirror file names by now.
-        acknowledged: names of them that stand under ``ignore``.
+    *letters* include tolerated ones. *ignored* are tables whose messages were ignored, except those that are mirrored
+    now; *acknowledged* are those of them under ``ignore``.
     """
 
     letters: LetterCounts
@@ -110,18 +105,9 @@ class LossReport:
 class SeenTable(NamedTuple):
     """How much a mirror has seen of one of its tables.
 
-    Attributes:
-        source: as the mirror file names it.
-        last_batch: the newest batch with rows of it; 0 when there is none.
-        loaded: it has, or will have, an initial load.
-        has_files: something of it was published.
-        tolerated: how many open dead letters are no loss.
-        unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
-        signals: what control tables of the source tell of it, by code (T-81).
-        exported: from where on changes are published over its initial load, if that is an export.
-        columns: what is told of its columns: gone, or not verified.
-        lacks_load: the mirror file names an initial load, and the table began without one (G-130).
-        keys_untold: updates came of which nothing tells the key that their row had before (C-73).
+    *last_batch* is 0 without rows. *tolerated* is how many open dead letters are no loss. *unseen* are names under
+    `columns` and `types` that no row has. *signals* are by code (T-81). *exported* is from where on changes are
+    published over a load from an export. *lacks_load*: the table began without (G-130). *keys_untold*: see C-73.
     """
 
     source: str
@@ -145,11 +131,7 @@ class SeenTable(NamedTuple):
 def look(
     mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
 ) -> LossReport:
-    """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables.
-
-    *has_read* says that the source was just looked into, so that a table of which nothing came is worth a note even
-    where nothing ever came of any. *tables* are those of the ledger, if the caller has just read them.
-    """
+    """Read and judge the losses of a mirror; *has_read*: its source was just looked into."""
     take_in_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables() if tables is None else tables
@@ -225,18 +207,8 @@ def judge(
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
-    Args:
-        tables: the mirrored tables.
-        letters: the open dead letters.
-        foreign: what was ignored.
-        ignore: names of tables that are known not to be mirrored.
-        tolerated: how many open dead letters without a table are no loss.
-        has_read: the source was looked into.
-        places: by partition the runs of places that were read.
-        gaps_are_losses: what lies between two runs is missing (G-113).
-        signals: what the source shows of no table alone, by code.
-        unhashed: columns that are to be hashed in any table, of which whole rows came, and that none of them has.
-        databases: those whose events are read by now, where others may have been ignored; None stands for any.
+    *ignore* names tables that are known not to be mirrored. *signals* are of no table alone. *unhashed* columns are to
+    be hashed in any table, and no table has them. *databases* are those whose events are read now; None stands for any.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
@@ -250,9 +222,11 @@ def judge(
         quiet = _quiet(table, letters, unknown, unread) if has_read and renamed is None else ""
         losses[table.source] = tuple(_losses_of(table, letters, ignored, renamed))
         notes[table.source] = tuple(filter(None, (quiet, *_notes_of(table, ignored, places))))
+    homeless, uncounted = letters.without_table, "the open dead letters of the change log have to be counted again"
+    at_risk = f"AT RISK: {_said(homeless)}: their table is unknown, so any may lack a change"
     losses[ANY_TABLE] = (
-        *_uncounted(letters),
-        *_without_table(letters.without_table, tolerated),
+        *([] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, f"{uncounted}: there may be more than are shown")]),
+        *([Loss(DEAD_LETTERS_HOMELESS, at_risk)] if homeless.count > tolerated else ()),
         *(_missing_places(places) if gaps_are_losses else ()),
         *([Loss(FILE_UNKNOWN, f"{unread}; any table may lack a change")] if unread else ()),
         *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),
@@ -270,7 +244,6 @@ def judge(
 def _losses_of(
     table: SeenTable, letters: LetterCounts, ignored: ForeignTable | None, renamed: Loss | None
 ) -> Iterator[Loss]:
-    """What a table lacks; the first one names the verdict."""
     yield from _letters_of(table, letters)
     yield from _ignored_before(table, ignored)
     yield from (Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals)
@@ -284,7 +257,7 @@ def _losses_of(
 def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[str, Sequence[Run]]) -> Iterator[str]:
     """What a table may lack, but need not; empty texts tell nothing."""
     for says, columns in table.unseen.items():
-        yield f"{NOT_SEEN}: {says} {_named(columns)}, and no row has such a column"
+        yield f"{NOT_SEEN}: {says} {_some([shown(name) for name in columns])}, and no row has such a column"
     yield _ignored_before_export(table, ignored)
     if table.last_batch and not table.loaded:
         yield _begun_late(places)
@@ -300,19 +273,14 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
     found = letters.tables.get(table.source)
     if found is None or found.count <= table.tolerated:
         return []
-    stale = f"; {_counted(found.keys, 'row is', 'rows are')} as it was before the change" if found.keys else ""
-    stale = stale.replace("as it was", "as they were") if found.keys > 1 else stale
+    stale = f"; {_counted(found.keys, 'row is', 'rows are')} outdated by them" if found.keys else ""
     return [Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")]
 
 
-def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
-    if found.count <= tolerated:
-        return []
-    return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: their table is unknown, so any may lack a change")]
-
-
-def _named(columns: Sequence[str]) -> str:
-    return ", ".join(str(shown(name)) for name in columns[:_NAMES_SHOWN])
+def _some(names: Sequence[object], others: str = "others") -> str:
+    """The first of some names, and how many there are besides."""
+    more = f" and {len(names) - _NAMES_SHOWN} {others}" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(map(str, names[:_NAMES_SHOWN])) + more
 
 
 def _missing_places(places: Mapping[str, Sequence[Run]]) -> list[Loss]:
@@ -320,24 +288,15 @@ def _missing_places(places: Mapping[str, Sequence[Run]]) -> list[Loss]:
     if not missing:
         return []
     count = sum(gap.last - gap.first + 1 for _, gap in missing)
-    named = [f"{shown(partition)}:{gap.first} to {gap.last}" for partition, gap in missing[:_NAMES_SHOWN]]
-    more = f" and {len(missing) - _NAMES_SHOWN} other gaps" if len(missing) > _NAMES_SHOWN else ""
+    named = _some([f"{shown(partition)}:{gap.first} to {gap.last}" for partition, gap in missing], "other gaps")
     what = f"{_counted(count, 'offset', 'offsets')} between messages that were read never came"
-    return [Loss(OFFSETS_MISSING, f"{what}: {', '.join(named)}{more}; any table may lack a change")]
+    return [Loss(OFFSETS_MISSING, f"{what}: {named}; any table may lack a change")]
 
 
 def _begun_late(places: Mapping[str, Sequence[Run]]) -> str:
-    late = [(partition, runs[0].first) for partition, runs in places.items() if runs and runs[0].first > 0]
-    if not late:
-        return ""
-    named = ", ".join(f"{shown(partition)} from {first} on" for partition, first in late[:_NAMES_SHOWN])
-    more = f" and {len(late) - _NAMES_SHOWN} others" if len(late) > _NAMES_SHOWN else ""
-    return f"{BEGUN_LATE}: it has no initial load, and what came before was not there to be read: {named}{more}"
-
-
-def _uncounted(letters: LetterCounts) -> list[Loss]:
-    what = "the open dead letters of the change log have to be counted again: there may be more than are shown"
-    return [] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, what)]
+    late = [f"{shown(name)} from {runs[0].first} on" for name, runs in places.items() if runs and runs[0].first > 0]
+    what = f"{BEGUN_LATE}: it has no initial load, and what came before was not there to be read"
+    return f"{what}: {_some(late)}" if late else ""
 
 
 def _said(found: OpenLetters) -> str:
@@ -359,10 +318,10 @@ def _ignored_of(
         database, _, name = other.name.partition(".")
         name = name if {database, None} & {*databases} and name in mirrored else other.name
         if name in mirrored:
-            known = found.get(name, other)
+            known = found.get(name, other._replace(messages=0))
             found[name] = ForeignTable(
                 name,
-                other.messages + (0 if known is other else known.messages),
+                known.messages + other.messages,
                 min(known.first_batch, other.first_batch),
                 min(known.first_seen, other.first_seen),
                 max(known.last_batch, other.last_batch),
@@ -385,17 +344,11 @@ def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
 
 
 def _ignored_before_export(table: SeenTable, other: ForeignTable | None) -> str:
-    """The note on messages that were ignored before a table was loaded from an export, which may be older or newer.
-
-    Their format tells no position with which an export could be compared.
-    """
+    """The note on messages that were ignored before a table was loaded from an export, which may be older or newer."""
     if other is None or table.exported is None or other.highest:
         return ""
-    count = _counted(other.messages, "message", "messages")
-    until = f"up to {other.last_seen:%Y-%m-%d %H:%M} UTC"
-    return (
-        f"{CHANGES_IGNORED}: {count} of it, {until}, came before it was mirrored: its export has to be made after that"
-    )
+    count = f"{_counted(other.messages, 'message', 'messages')} of it, up to {other.last_seen:%Y-%m-%d %H:%M} UTC"
+    return f"{CHANGES_IGNORED}: {count}, came before it was mirrored: its export has to be made after that"
 
 
 def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:
@@ -413,25 +366,21 @@ def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | No
 
 
 def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTable], unread: str) -> str:
-    """The note on a table that is suspiciously still; empty where it is not."""
     if not (table.last_batch or table.loaded or table.has_files or table.source in letters.tables):
         near = [shown(other.name) for other in unknown if other.name and _is_renamed(table.name, other.name)]
-        hint = f"; read and ignored was {', '.join(near[:_NAMES_SHOWN])}" if near else ""
+        hint = f"; read and ignored was {_some(near)}" if near else ""
         hint += f"; {unread}" if unread else ""
         return f"{NOT_SEEN}: nothing was ever read of it: it is empty, or the source calls it otherwise{hint}"
     since = sorted((o for o in unknown if o.name and o.first_batch > table.last_batch), key=lambda o: o.first_seen)
     if not (since and table.last_batch):
         return ""
-    names = ", ".join(str(shown(other.name)) for other in since[:_NAMES_SHOWN])
-    more = f" and {len(since) - _NAMES_SHOWN} others" if len(since) > _NAMES_SHOWN else ""
-    return (
-        f"{NOT_SEEN}: nothing came of it since batch {table.last_batch}, "
-        f"while from {since[0].first_seen:%Y-%m-%d %H:%M} UTC on {names}{more} came up, not mirrored: was it renamed?"
-    )
+    others = f"from {since[0].first_seen:%Y-%m-%d %H:%M} UTC on {_some([shown(other.name) for other in since])} came up"
+    what = f"{NOT_SEEN}: nothing came of it since batch {table.last_batch}"
+    return f"{what}, while {others}, not mirrored: was it renamed?"
 
 
 def _is_renamed(known: str, other: str) -> bool:
-    """Whether a name looks like the other one's successor: moved to another schema, or with something put to it."""
+    """Whether a name looks like the other one's successor: moved to another schema, or extended."""
     (schema, table), (other_schema, other_table) = _parts(known), _parts(other)
     if table == other_table:
         return schema != other_schema

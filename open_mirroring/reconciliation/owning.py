@@ -1,8 +1,7 @@
 """Decides whose a mirror's name, landing zone and change log are when two mirror files claim them (G-175).
 
-The ledger notes where a mirror writes. A file that names other places is the owner's only if what the ledger knows is
-found there, as after a move; otherwise it is a copy, and is refused before anything is written. A place that is free
-belongs to whoever writes to it first: the log and the markers in the zone name their mirror.
+A file that names other places than the ledger notes is the owner's only if what the ledger knows is found there, as
+after a move; otherwise it is a copy. A free place belongs to whoever writes there first.
 """
 
 from __future__ import annotations
@@ -36,15 +35,7 @@ OWN_PLACE = (
 
 
 def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAddress:
-    """Where a mirror's landing zone is, with the login to it.
-
-    Args:
-        mirror: the mirror.
-        connection: the connection that it names, where that is known; by default looked up in the environment.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """Where a mirror's landing zone is, with the login to it; *connection*: by default as the environment says."""
     zone = mirror.landing_zone
     if zone.store == "local":
         return LocalZone(mirror.resolve(zone.path))
@@ -61,17 +52,7 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
 
 
 def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None = None) -> None:
-    """Refuse a landing zone other than the mirror's: no table that the ledger has established is found there.
-
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        zone: where its landing zone is, with the login; by default as the environment says.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH``.
-        TransientError: the zone does not answer.
-    """
+    """Refuse a landing zone in which no table that the ledger has established is found (``MIRROR_CLASH``)."""
     if (former := _moved_from(mirror, ledger, ZONE)) is None:
         return
     c = t.mirrored_table.c
@@ -87,12 +68,7 @@ def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None =
 
 
 def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
-    """Refuse a change log other than the mirror's: it does not hold the newest batch that the ledger knows.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH``.
-        MirroringError: what the storage says.
-    """
+    """Refuse a change log that does not hold the newest batch that the ledger knows (``MIRROR_CLASH``)."""
     if (former := _moved_from(mirror, ledger, CHANGE_LOG)) is None:
         return
     m, b = t.mirror.c, t.log_batch.c
@@ -111,11 +87,7 @@ def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
 
 
 def refuse_foreign_zone(mirror: Mirror, owners: Iterable[str]) -> None:
-    """Refuse a zone in which a mirror has nothing yet and *owners*, by the markers of folders, have.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH``.
-    """
+    """Refuse a zone in which a mirror has nothing yet and other *owners* have (``MIRROR_CLASH``)."""
     for owner in sorted({*owners} - {mirror.name, ""}):
         what = f"the landing zone is that of mirror {owner!r}: folders of these tables have its marker"
         raise TerminalError(MIRROR_CLASH, what, where=mirror.landing_zone.place, way_out=OWN_PLACE)
@@ -124,8 +96,7 @@ def refuse_foreign_zone(mirror: Mirror, owners: Iterable[str]) -> None:
 def standing(mirror: Mirror, url: str | None = None) -> int:
     """How far the ledger shows that a mirror file is the owner's: 2 the very file that ran, 1 its mirror and places.
 
-    0: the mirror has not run, or not to these places, or the ledger does not answer. *url*: of the ledger, by default
-    as the environment says.
+    0: the mirror has not run, or not to these places, or the ledger does not answer.
     """
     try:
         ledger = ledger_to_look(url or mirror.ledger_url())
@@ -152,7 +123,6 @@ def _has_begun(ledger: Engine, mirror: str) -> bool:
 
 
 def _moved_from(mirror: Mirror, ledger: Engine, setting: str) -> str | None:
-    """The place that a mirror wrote to, where its file names another one now."""
     former = noted_places(ledger, mirror.name).get(setting)
     return None if former is None or former == mirror.writes[setting] else ", ".join(former)
 

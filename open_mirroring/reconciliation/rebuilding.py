@@ -1,12 +1,8 @@
-"""Decides what a lost ledger held, from what the landing zone's footers and the change log's records say.
+"""Decides what a lost ledger held, from the landing zone's footers and the change log's records. Pure functions.
 
-Pure functions over plain values: a job reads zone and log, and writes what is decided. Nothing is guessed. A table of
-which something cannot be known is stopped with ``LEDGER_UNKNOWN``, whose way out builds it anew; the others go on.
-
-The newest file of a table tells the most: it stays in the folder (F-35), and its footer names the publication it
-belongs to and how the table stood then (:class:`~open_mirroring.landing_zone.standing.Standing`). Only whether that
-publication was finished it cannot tell, for files do not know how many they are. So the publication is planned once
-more from the log, as it was then, and compared file by file (:func:`judge_last`).
+A table of which something cannot be known is stopped with ``LEDGER_UNKNOWN``; the others go on. The newest file stays
+in the folder (F-35), and its footer names its publication and how the table stood then. Whether that was finished it
+cannot tell: so it is planned again from the log and compared file by file (:func:`judge_last`).
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.protocols.publishing import Work
-from open_mirroring.reconciliation.batch_record import BatchRecord
 
 REBUILT = "rebuilt"
 """The kind of the one publication that stands for all before the ledger was lost."""
@@ -37,15 +32,7 @@ class FoundFile(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundTable:
-    """What the landing zone shows of a table.
-
-    Attributes:
-        source: its name at the source.
-        incarnation: the id in its folder's marker; None where no marker of ours is.
-        marker_etag: of the object that holds it.
-        files: its numbered files, each number once, in order.
-        is_text: its files are delimited text, which has no footers.
-    """
+    """What the landing zone shows of a table: its marker's id, if it is ours, and its numbered files in order."""
 
     source: str
     incarnation: str | None
@@ -56,13 +43,7 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class FoundLog:
-    """What the change log says of its batches.
-
-    Attributes:
-        newest: the newest batch that is in it.
-        holding: by source table the batches that hold rows of it.
-        dropped: the rows of batches up to this one may be gone.
-    """
+    """What the change log says: its newest batch, and which hold rows of a table; *dropped* ones may be gone."""
 
     newest: int
     holding: Mapping[str, frozenset[int]]
@@ -70,10 +51,7 @@ class FoundLog:
 
 
 class NewTable(NamedTuple):
-    """Nothing was published of a table, and nothing is logged: it begins as any new one does.
-
-    *incarnation* is that of its folder, which is there already where it is not None.
-    """
+    """Nothing was published or logged of a table: it begins as a new one; *incarnation*: of its folder, if any."""
 
     incarnation: str | None
     marker_etag: str
@@ -94,13 +72,10 @@ class UnknownTable(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table whose last publication is to be compared with the log; everything before it is known.
+    """A table of which only the last publication is in doubt: it has to be compared with the log.
 
-    Attributes:
-        newest: its newest file.
-        last: the files of its last publication that are still there, in order.
-        standing: how it stood when that was staged.
-        purged: numbers up to this one are not there any more: the service removes what it applied (F-36).
+    *last* are the files of its last publication that are still there, *standing* the state of the table when that was
+    staged. The service has removed the files up to number *purged*, because it has applied them (F-36).
     """
 
     found: FoundTable
@@ -116,29 +91,9 @@ class KnownTable:
         return self.found.files[: -len(self.last)]
 
     @property
-    def settled(self) -> int:
-        """Numbers up to this one are accounted for by their footers alone; all of them if the last one lacks some."""
-        return self.last[0].number - 1 if self._last_is_whole else self.newest.number
-
-    @property
-    def settled_batch(self) -> int:
-        """And so are the batches up to this one."""
-        return self.footer.batch_from if self._last_is_whole else self.footer.batch_to
-
-    @property
-    def _last_is_whole(self) -> bool:
-        return self.last[0].number == self.footer.first_number
-
-    @property
     def work(self) -> Work:
         """What the last publication carried."""
-        standing = self.standing
-        return Work(
-            "changes",
-            self.footer.batch_to,
-            position_from=standing.position_from,
-            position_to=standing.position_to,
-        )
+        return Work("changes", self.footer.batch_to, "", self.standing.position_from, self.standing.position_to)
 
 
 Decision = NewTable | UnknownTable | KnownTable
@@ -155,9 +110,8 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
     if found.is_text:
         return UnknownTable("its files are delimited text, which does not say what it is of", log_from=log.newest)
     newest = found.files[-1]
-    lives = {
-        (one.footer.mirror, one.footer.table_id, one.footer.generation) if one.footer else None for one in found.files
-    }
+    footers = [one.footer for one in found.files]
+    lives = {(one.mirror, one.table_id, one.generation) if one else None for one in footers}
     footer = newest.footer
     if footer is None or len(lives) > 1 or footer.mirror != mirror:
         return UnknownTable("not all files in its folder are of one life of this table", log_from=log.newest)
@@ -179,9 +133,7 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
     if standing.untyped:
         return unknown(f"{standing.untyped} of its changes could not be typed, and only the ledger named them")
     if standing.former:
-        return unknown(
-            f"{standing.former} columns of its earlier rows are read otherwise, and only the ledger noted how"
-        )
+        return unknown(f"{standing.former} columns of earlier rows are read otherwise, and only the ledger noted how")
     last = tuple(one for one in found.files if one.footer and one.footer.first_number == footer.first_number)
     if missing := {*range(last[0].number, newest.number)} - {one.number for one in last}:
         return unknown(f"number {min(missing)} of its last publication is missing, between others that are there")
@@ -189,7 +141,7 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
 
 
 def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
-    """Up to which batch the log may lack what tells a table's rows: none in a first life that began with the log."""
+    """Up to which batch the log may lack what tells a table's rows: 0 in a first life that began with the log."""
     all_logged = generation == 1 and standing is not None and standing.loaded_columns is None and not standing.log_from
     return 0 if all_logged else log.newest
 
@@ -197,19 +149,14 @@ def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
 def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: FoundLog) -> int | UnknownTable:
     """Compare the files of the last publication with those that the log gives for it today; how many were published.
 
-    *planned* are the latter, by digest and number of rows. If fewer are there, the others were not published.
+    *planned* has their digests and numbers of rows. If fewer are there, the others were not published.
     """
     first = table.footer.first_number
-    end = first + len(planned)
-    differ = [
-        one.number
-        for one in table.last
-        if one.footer is not None
-        and (one.number >= end or planned[one.number - first] != (one.footer.digest, one.footer.rows))
-    ]
-    if differ:
-        what = f"for number {differ[0]} the log gives other rows today"
-        return unknown_last(table, f"{what}: settings, columns or the log have changed since", log)
+    for number, *_, footer, _ in table.last:
+        sealed = footer and (footer.digest, footer.rows)
+        if sealed and (number >= first + len(planned) or planned[number - first] != sealed):
+            what = f"for number {number} the log gives other rows today"
+            return unknown_last(table, f"{what}: settings, columns or the log have changed since", log)
     return table.newest.number - first + 1
 
 
@@ -217,8 +164,3 @@ def unknown_last(table: KnownTable, why: str, log: FoundLog) -> UnknownTable:
     """The decision on a table whose last publication cannot be compared."""
     life = table.footer.table_id, table.footer.generation
     return UnknownTable(why, *life, table.newest.number, _log_from(life[1], table.standing, log))
-
-
-def missing_records(newest: int, records: Mapping[int, BatchRecord]) -> list[int]:
-    """The batches of the log of which nothing says what they were."""
-    return [number for number in range(1, newest + 1) if number not in records]

@@ -1,13 +1,14 @@
 """Writes a ledger that was decided on: tables as they stood, batches as they were recorded.
 
-It is written beside the ledger first, into a database of its own, where the last publications are planned once more.
-Then :func:`adopt` copies all of it into the mirror's ledger, in one transaction.
+It is written into a database of its own first, where the last publications are planned again. Then :func:`adopt` copies
+all of it into the mirror's ledger, in one transaction.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -17,21 +18,20 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.column_notes import ColumnNote, NoteKind
-from open_mirroring.changes.manifest import Manifest, Scope
+from open_mirroring.changes.manifest import Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.batch_contents import record_contents, stop_table
+from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.columns import keep_column_lists, note_decision, put_notes
-from open_mirroring.ledger.declaring import TableDeclaration, note_dropped
+from open_mirroring.ledger.declaring import DROPPED, TableDeclaration
 from open_mirroring.ledger.documents import EPOCHS
+from open_mirroring.ledger.extract_ledger import bind_ranges, record_batch
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
-from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
 from open_mirroring.reconciliation.batch_record import BatchRecord
@@ -147,7 +147,7 @@ def _loaded(decision: KnownTable) -> bool:
 
 
 def _load_plan(decision: KnownTable) -> str | None:
-    """The plan of a load that is over: what it read nobody asks again, only which columns and what came after."""
+    """The plan of a load that is over: only its columns, and what came after, are asked for again."""
     standing = decision.standing
     if standing.loaded_columns is None:
         return None
@@ -163,66 +163,47 @@ def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, 
         note_decision(db, table_id, Word(*word))
     for file in decision.before:
         db.execute(t.published_file.insert().values(_file_row(file, records)))
-    if decision.settled:
+    rebuilt: dict[str, Any] = {"table_id": table_id, "generation": generation, "kind": REBUILT}
+    # All numbers are accounted for by their footers alone if the last publication lacks its first ones.
+    first, footer = decision.last[0].number, decision.footer
+    is_whole = first == footer.first_number
+    settled, batch_to = (first - 1, footer.batch_from) if is_whole else (decision.newest.number, footer.batch_to)
+    if settled:
         # One publication stands for all before the last one: what became of each change is not known any more.
-        span: dict[str, Any] = {
-            "kind": REBUILT,
-            "batch_from": decision.standing.hand_over_batch,
-            "batch_to": decision.settled_batch,
-        }
-        said = {"counts": json.dumps({"numbers": decision.settled}), "confirmed_at": datetime.now(UTC)}
-        own: dict[str, Any] = {"table_id": table_id, "generation": generation, "version": -1}
-        db.execute(t.publication.insert().values(own | span | said))
+        batches = {"batch_from": decision.standing.hand_over_batch, "batch_to": batch_to}
+        said = {"version": -1, "counts": json.dumps({"numbers": settled}), "confirmed_at": datetime.now(UTC)}
+        db.execute(t.publication.insert().values(rebuilt | batches | said))
     if decision.purged:
         # The newest of those that are gone: the service removes what it applied long ago, and in order (F-36). No
         # earlier than its newest batch was read; so one that is too young for that is missed as ever.
         above = decision.found.files[0]
         assert above.footer is not None
         is_first = above.number == above.footer.first_number
-        record = records.get(above.footer.batch_from if is_first else above.footer.batch_to)
-        nothing: dict[str, Any] = {"etag": "", "digest": "", "rows": 0, "size": 0}
-        none = {"kind": REBUILT, "batch_from": 0, "batch_to": decision.footer.batch_from}
-        confirmed_at = _LONG_AGO if record is None else record.at
-        at = {"number": decision.purged, "first_position": "", "last_position": "", "confirmed_at": confirmed_at}
-        life: dict[str, Any] = {"table_id": table_id, "generation": generation}
-        db.execute(t.published_file.insert().values(life | at | nothing | none))
+        batch = above.footer.batch_from if is_first else above.footer.batch_to
+        at = {"number": decision.purged, "batch_from": 0, "batch_to": footer.batch_from}
+        nothing = {"rows": 0, "size": 0} | dict.fromkeys(("etag", "digest", "first_position", "last_position"), "")
+        row = rebuilt | at | nothing | {"confirmed_at": _read_at(records, batch)}
+        db.execute(t.published_file.insert().values(row))
+
+
+def _read_at(records: Mapping[int, BatchRecord], batch: int) -> datetime:
+    """No earlier than its newest batch was read was a file published; the moment itself is lost."""
+    return records[batch].at if batch in records else _LONG_AGO
 
 
 def _file_row(file: FoundFile, records: Mapping[int, BatchRecord]) -> dict[str, Any]:
-    footer = file.footer
-    assert footer is not None
-    record = records.get(footer.batch_to)
-    return {
-        "table_id": footer.table_id,
-        "generation": footer.generation,
-        "number": file.number,
-        "etag": file.etag,
-        "digest": footer.digest,
-        "rows": footer.rows,
-        "size": file.size,
-        "first_position": footer.first_position,
-        "last_position": footer.last_position,
-        "kind": "load" if footer.kind == "load" else "changes",
-        "batch_from": footer.batch_from,
-        "batch_to": footer.batch_to,
-        # No earlier than its newest batch was read; the moment itself is lost.
-        "confirmed_at": _LONG_AGO if record is None else record.at,
-    }
+    assert file.footer is not None
+    of_footer = {name: value for name, value in asdict(file.footer).items() if name in t.published_file.c}
+    own = {"number": file.number, "etag": file.etag, "size": file.size}
+    return {**of_footer, **own, "confirmed_at": _read_at(records, file.footer.batch_to)}
 
 
 def _write_batch(db: Connection, mirror: str, record: BatchRecord) -> None:
-    """What binding and completing a batch leave in the ledger."""
-    scope, manifest = Scope.from_json(record.ranges), Manifest.from_json(record.manifest)
-    rows = [
-        {"mirror": mirror, "name": bound.name, "bound_to": bound.end, "batch": record.number}
-        | (seen._asdict() if (seen := scope.versions.get(bound.name)) else {"version": None, "digest": None})
-        for bound in scope.new
-    ]
-    upsert(db, t.bound_range, rows, keys=["mirror", "name"], update=["bound_to", "batch", "version", "digest"])
-    values = {"ranges": record.ranges, "manifest": record.manifest, "bound_at": record.at, "committed_at": record.at}
-    db.execute(t.log_batch.insert().values(mirror=mirror, number=record.number, **values))
-    record_contents(db, mirror, record.number, record.at, manifest)
-    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(committed=record.number))
+    number, at, ranges, manifest = record
+    scope = Scope.from_json(ranges)
+    bind_ranges(db, mirror, number, scope.new, scope.versions)
+    record_batch(db, mirror, number, ranges, manifest, at, at)
+    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(committed=number))
 
 
 def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], number: int) -> None:
@@ -245,24 +226,23 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
     b = t.batch_table.c
     for source in db.scalars(sa.select(b.source).distinct().where(b.mirror == mirror)).all():
         if source not in declared:
-            note_dropped(db, mirror, source, str(uuid4()), 1)
+            DROPPED.put(db, mirror, {source: (str(uuid4()), 1)})
 
 
 def seal_last(
     ledger: Engine, mirror: str, folder: str, table: KnownTable, rest: Sequence[StagedFile], details: StagedDetails
 ) -> None:
-    """Seal the last publication of the table at *folder* anew: the files under their numbers, and the *rest* behind.
+    """Seal the last publication of the table at *folder* again: the files under their numbers, and the *rest* behind.
 
-    With nothing left it is confirmed at once. Else the next run finds the files that are there by their digest, as
-    after any crash, and renames the rest.
+    With nothing left it is confirmed at once. Else the next run finds the files by their digest and renames the rest.
     """
     table_id, published = table.footer.table_id, PublishLedger(ledger, mirror)
     # They have left staging: no object has this name, and the protocol finds them by their digest.
     gone = f"{layout.staging_folder(folder, table.footer.generation)}/published"
     there = [
-        StagedFile(gone, one.etag, one.footer.digest, one.footer.rows, one.size, *_positions(one.footer))
+        StagedFile(gone, one.etag, at.digest, at.rows, one.size, at.first_position, at.last_position)
         for one in table.last
-        if one.footer is not None
+        if (at := one.footer) is not None
     ]
     intent = Intent(table.last[0].number, table.footer.batch_from, table.work)
     c = t.mirrored_table.c
@@ -277,10 +257,6 @@ def seal_last(
         _owned(published.confirm({table_id: row.version}), table_id)
     with ledger.begin() as db:
         db.execute(t.mirrored_table.update().where(c.id == table_id).values(dict(stop)))
-
-
-def _positions(footer: Footer) -> tuple[str, str]:
-    return footer.first_position, footer.last_position
 
 
 def _owned(replies: Mapping[str, Owned | Lost], table_id: str) -> TableRow:
@@ -300,11 +276,7 @@ def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> No
 
 
 def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
-    """Copy a rebuilt ledger into the mirror's, in one transaction; who, why and what goes into the audit.
-
-    Raises:
-        TerminalError: ``COMMAND_REFUSED`` when the ledger knows something of the mirror by then.
-    """
+    """Copy a rebuilt ledger into the mirror's, in one transaction with its audit (``COMMAND_REFUSED``)."""
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
         for table in (t.mirror, t.mirrored_table):
@@ -313,21 +285,15 @@ def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Ma
         for table in t.metadata.sorted_tables:
             if table is not t.audit and (rows := [dict(row._mapping) for row in source.execute(sa.select(table))]):
                 db.execute(table.insert(), rows)
-        audit(db, mirror, None, "LEDGER_REBUILT", {"who": reason.who, "why": reason.why, "tables": dict(plan)})
+        audit(db, mirror, None, "LEDGER_REBUILT", {**reason._asdict(), "tables": dict(plan)})
 
 
 def refuse_known(db: Connection, mirror: str) -> None:
-    """Refuse a ledger that knows more of a mirror than the names of its tables.
-
-    Raises:
-        TerminalError: ``COMMAND_REFUSED``.
-    """
+    """Refuse a ledger that knows more of a mirror than the names of its tables (``COMMAND_REFUSED``)."""
     m, c = t.mirror.c, t.mirrored_table.c
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))
     if db.scalar(batches.limit(1)) is not None or db.scalar(tables.limit(1)) is not None:
-        raise TerminalError(
-            "COMMAND_REFUSED",
-            f"the ledger knows batches or tables of mirror {mirror!r}",
-            way_out="where it is an older copy, name a new `ledger` in the mirror file, and rebuild into that",
-        )
+        way_out = "where it is an older copy, name a new `ledger` in the mirror file, and rebuild into that"
+        what = f"the ledger knows batches or tables of mirror {mirror!r}"
+        raise TerminalError("COMMAND_REFUSED", what, way_out=way_out)

@@ -1,10 +1,7 @@
 """Decides whether a number may be published again under its own name: the only repair that the target permits.
 
-A number that the target has not applied may come again, with the same content and name (F-40). A number without rows
-always may, because nothing in it could be applied twice (F-41). A number that was applied never may: the target
-would not read it (F-37), and its rows would be taken for published although they are not at the target.
-
-Nothing is repaired by itself. An operator asks for it by name and, without a trusted counter, says how he knows.
+A number that the target has not applied may come again, with the same content (F-40); one without rows always may
+(F-41); one that was applied never may (F-37). Without a trusted counter an operator says how he knows.
 """
 
 from __future__ import annotations
@@ -21,60 +18,30 @@ from open_mirroring.protocols.verdicts import Finding
 def check_permitted(
     table: str, number: int, finding: Finding, published: Mapping[int, PublishedFile], *, not_applied: str
 ) -> str:
-    """Check that a number may be published again; the proof of it, in words for the audit.
+    """Check that a number may be published again (``REPAIR_REFUSED``); the proof of it, in words for the audit."""
 
-    Args:
-        table: the table's source name, for messages.
-        number: the number.
-        finding: the verdict on the table as it is now.
-        published: the records of its confirmed numbers.
-        not_applied: how an operator knows that the target has not applied it; empty when nobody says so.
+    def refused(why: str, way_out: str) -> TerminalError:
+        what = f"number {number} of table {table!r} is not published again: {why}"
+        return TerminalError("REPAIR_REFUSED", what, way_out=way_out)
 
-    Raises:
-        TerminalError: ``REPAIR_REFUSED``, saying why.
-    """
     no_matter = having(Trait.REPAIRED) | of_kind(Kind.HOLD) | of_kind(Kind.LOSS) | {v.OK}
-    others = sorted({finding.code, *_also(finding)} - no_matter)
+    also = finding.evidence.get("also")
+    others = sorted({finding.code, *(also if isinstance(also, list) else ())} - no_matter)
     record = published.get(number)
     if record is None:
-        raise _refused(table, number, "the ledger has no confirmed file of this number", "look at `status` for K")
+        raise refused("the ledger has no confirmed file of this number", "look at `status` for K")
     if others:
-        raise _refused(table, number, f"the table is stopped by {', '.join(others)}", "see to that first")
+        raise refused(f"the table is stopped by {', '.join(others)}", "see to that first")
     if number not in finding.lost:
-        raise _refused(
-            table,
-            number,
-            "it is there, or was processed and purged",
-            "nothing is missing; a broken file under its name has to be moved away first",
-        )
+        way_out = "nothing is missing; a broken file under its name has to be moved away first"
+        raise refused("it is there, or was processed and purged", way_out)
     if number <= finding.applied:
-        raise _refused(
-            table,
-            number,
-            f"the target counts as having applied everything up to {finding.applied}, and reads no number twice",
-            "compare the target with the source; if rows are missing, reset the table: `open-mirroring reload-table`",
-        )
+        why = f"the target counts as having applied everything up to {finding.applied}, and reads no number twice"
+        way_out = "compare the target with the source; if rows are missing, reset the table"
+        raise refused(why, f"{way_out}: `open-mirroring reload-table`")
     if record.rows == 0:
         return "it has no rows"
-    if number in finding.repairs:
-        return "the target's trusted count of rows proves that it is not applied"
     if not not_applied:
-        raise _refused(
-            table,
-            number,
-            "nothing proves that the target has not applied it",
-            "look for its rows at the target, and say how you know with `--not-applied`; or compare the target's count "
-            "of rows with the ledger's, and set `gate.trust_counters`",
-        )
+        why = "nothing proves that the target has not applied it"
+        raise refused(why, "look for its rows at the target, and give how you know by `--not-applied`")
     return f"somebody looked: {not_applied}"
-
-
-def _also(finding: Finding) -> list[str]:
-    also = finding.evidence.get("also", [])
-    return [str(code) for code in also] if isinstance(also, list) else []
-
-
-def _refused(table: str, number: int, why: str, way_out: str) -> TerminalError:
-    return TerminalError(
-        "REPAIR_REFUSED", f"number {number} of table {table!r} is not published again: {why}", way_out=way_out
-    )

@@ -1,8 +1,4 @@
-"""Keeps what control tables of the source tell of its tables, in addition to the changes (T-81, T-84, T-85).
-
-What stands there now replaces what stood there before. Only what happened to a table as a whole is kept for good: its
-history of DDL tells it for ever, but once the table was built anew it concerns nobody any more.
-"""
+"""Keeps what control tables of the source tell of its tables, in addition to the changes (T-81, T-84, T-85)."""
 
 from __future__ import annotations
 
@@ -23,11 +19,7 @@ _LOOKED, _BEFORE = "", -1
 
 
 class _Event(NamedTuple):
-    """What was done to a table as a whole, and where; *generation* is that of the table when it was first reported.
-
-    It is :data:`_BEFORE` for what lies before the first change. One without a code says that the control tables were
-    looked at.
-    """
+    """What was done to a table as a whole, and where, in which generation of it; without a code: somebody looked."""
 
     place: str
     code: str
@@ -44,15 +36,7 @@ _DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 def record_told(
     ledger: Engine, mirror: str, load: str, told: Told, batches: Collection[int]
 ) -> dict[tuple[str, str], str]:
-    """Keep what a source tells; what of it is new, by table and code.
-
-    Args:
-        ledger: the ledger.
-        mirror: the mirror.
-        load: the load to which places of statements belong.
-        told: tables named as the mirror file does.
-        batches: those of the run: only what they brought can have raised a question that nobody has asked yet.
-    """
+    """Keep what a source tells; what of it is new, by table and code. New questions come from *batches* only."""
     with ledger.begin() as db:
         new = _record_signals(db, mirror, told.signals)
         if told.statements is not None:
@@ -99,10 +83,7 @@ def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
 def _record_events(
     db: Connection, mirror: str, load: str, statements: Mapping[str, Sequence[Statement]]
 ) -> dict[tuple[str, str], str]:
-    """Keep what was done to whole tables, once each.
-
-    What a first look finds below the first change of a table did nothing to rows that were read.
-    """
+    """Keep what was done to whole tables, once each; on a first look only what came after the first change."""
     m, b = t.mirrored_table.c, t.batch_table.c
     rows = db.execute(sa.select(m.id, m.source, m.generation).where(m.mirror == mirror)).all()
     known = _EVENTS.of_each(db, [row.id for row in rows])

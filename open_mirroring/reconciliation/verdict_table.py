@@ -12,7 +12,7 @@ Time decides only how old a backlog is and what the service may have purged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -58,13 +58,8 @@ NO_LIMITS = Limits()
 class Folder(NamedTuple):
     """What was seen in a table's folder.
 
-    Attributes:
-        items: the listing, as :func:`~open_mirroring.landing_zone.listing.split_listing` gives it.
-        marker: the object ``_incarnation.json``.
-        metadata_matches: whether ``_metadata.json`` names our keys; None when there is no such file.
-        metadata_etag: of the metadata object; empty unless it names our keys.
-        lost: evidence that this mirror published the table although the ledger knows nothing of it; else empty.
-        foreign: evidence that a number which the ledger does not know was written by another writer; else empty.
+    *metadata_matches*: ``_metadata.json`` names our keys; None: there is none. *lost* is evidence that this mirror
+    published the table although the ledger knows nothing of it; *foreign* that another writer did; else empty.
     """
 
     items: tuple[ListedItem, ...]
@@ -77,21 +72,11 @@ class Folder(NamedTuple):
 
 @dataclass(frozen=True)
 class TableFacts:
-    """All that is known of one table at one time.
+    """All that is known of one table at one time; *target* is None when none is configured.
 
-    Args:
-        state: the table in the ledger.
-        published: the records of confirmed numbers. Numbers 1 to *settled* may be left out: the ledger guarantees that
-            they were confirmed before the purge horizon, and none of them was listed.
-        folder: what was seen in its folder.
-        now: the present time, with a zone.
-        settled: see *published*.
-        load_ahead: what the initial load claims to hold and the stream has not reached, in words; empty if nothing.
-        target: the target's status; None when none is configured.
-        limits: how much may wait for the target.
-        counted_before: the highest count of processed rows that the target ever reported for this generation.
-        losses: what the table lacks, or may lack, although nothing is wrong with its folder.
-        remarks: notes on it that are known already.
+    Of *published* numbers those up to *settled* may be left out: they were confirmed before the purge horizon, and none
+    was listed. *load_ahead* is what the load claims to hold and the stream has not reached. *counted_before* is the
+    highest count of processed rows that the target ever reported for this generation.
     """
 
     state: TableState
@@ -120,34 +105,20 @@ class TableFacts:
 def reconcile(facts: TableFacts) -> Finding:
     """The verdict on one table; total: it never raises, whatever the facts.
 
-    Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
-    LEDGER_LOST, FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, CONTENT_CHANGED, FILE_MISSING,
-    TARGET_FAILED, TARGET_RESTARTED; then, holding, PAUSED, TARGET_BUSY,
-    STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING, LOAD_AHEAD; then the code of the first of its
-    losses. The evidence names the others under ``also``. Numbers of an open intent are left to the publisher, who knows
-    what it sealed.
-
-    A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
+    Code ``OK`` for PASS, otherwise the first of the ledger's own stop, the stops, the holds and the losses, in the
+    order in which the functions below yield them; the evidence names the others under ``also``. Numbers of an open
+    intent are left to the publisher. A table in a reset whose new generation has not begun is on hold (RESET_OPEN).
     """
     if facts.row.resetting:
-        evidence: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed}
-        return Finding(
-            Verdict.HOLD,
-            RESET_OPEN,
-            facts.reset,
-            {**evidence, "also": []},
-            0,
-            Backlog(),
-            notes=facts.remarks,
-            losses=facts.losses,
-        )
+        seen: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed, "also": []}
+        on_hold = Finding(Verdict.HOLD, RESET_OPEN, facts.reset, seen, 0, Backlog())
+        return replace(on_hold, notes=facts.remarks, losses=facts.losses)
     sequence = file_sequence(
         facts.folder.items,
         facts.row.confirmed,
         facts.published,
         settled=facts.settled,
         purged_before=facts.now - PURGED_AFTER,
-        processed_rows=facts.target.processed_rows if facts.target else None,
     )
     backlog = _backlog(facts, sequence)
     lacking = [_Problem(Verdict.LOSSES, loss.code, loss.what, {}) for loss in facts.losses]
@@ -167,11 +138,10 @@ def reconcile(facts: TableFacts) -> Finding:
         verdict, code, what, details = found[0]
         evidence |= details
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
-    repairs = {number: facts.published[number].digest for number in sequence.repairable}
     notes = (*_notes(facts, sequence), *facts.remarks)
     left_over = any(item.stage is FileStage.STAGING for item in facts.folder.items)
     applied, lost = sequence.applied, sequence.lost
-    return Finding(verdict, code, what, evidence, applied, backlog, repairs, lost, notes, left_over, facts.losses)
+    return Finding(verdict, code, what, evidence, applied, backlog, lost, notes, left_over, facts.losses)
 
 
 class _Problem(NamedTuple):
@@ -210,10 +180,8 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
         yield _stop(v.TARGET_FAILED, f"the target says {facts.target.state.value}: {said}")
     counted = facts.target.counted_rows
     if counted is not None and counted < facts.counted_before:
-        yield _stop(
-            v.TARGET_RESTARTED,
-            f"the target has processed {counted} rows of the table, after it had reported {facts.counted_before}",
-        )
+        what = f"the target has processed {counted} rows of the table, after it had reported {facts.counted_before}"
+        yield _stop(v.TARGET_RESTARTED, what)
 
 
 def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
@@ -223,34 +191,23 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
         yield _stop(v.LEDGER_LOST, folder.lost)
     # Before the table is established its marker and metadata may still be missing, but never be others.
     if marker != row.incarnation and (row.established or marker is not None):
-        what = f"the folder's {INCARNATION_FILE} is missing or not ours"
+        code, what = INCARNATION_CHANGED, f"the folder's {INCARNATION_FILE} is missing or not ours"
         if not row.established:
+            code = v.FOREIGN_WRITER
             what = f"the folder has another owner's {INCARNATION_FILE}, and nothing of ours was there yet"
-        yield _stop(
-            INCARNATION_CHANGED if row.established else v.FOREIGN_WRITER,
-            what,
-            marker=None if marker is None else shown(marker),
-            expected=row.incarnation,
-        )
+        yield _stop(code, what, marker=None if marker is None else shown(marker), expected=row.incarnation)
     elif row.established and folder.marker.etag != row.marker_etag:
-        yield _stop(
-            INCARNATION_CHANGED,
-            f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with",
-            marker_etag=shown(folder.marker.etag),
-            expected_etag=row.marker_etag,
-        )
+        what = f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with"
+        etags = {"marker_etag": shown(folder.marker.etag), "expected_etag": row.marker_etag}
+        yield _stop(INCARNATION_CHANGED, what, **etags)
     if not folder.metadata_matches and (row.established or folder.metadata_matches is not None):
         state = "is missing" if folder.metadata_matches is None else "names other keys than ours"
         yield _stop(METADATA_CHANGED, f"the folder's {METADATA_FILE} {state}")
     foreign = sorted(item.name for item in folder.items if item.stage is FileStage.FOREIGN)
     if foreign:
         names = [shown(name) for name in foreign[:_SHOWN_NAMES]]
-        yield _stop(
-            v.FOREIGN_ITEM,
-            f"{len(foreign)} items in the folder are not ours: {', '.join(names)}",
-            foreign=names,
-            foreign_count=len(foreign),
-        )
+        what = f"{len(foreign)} items in the folder are not ours: {', '.join(names)}"
+        yield _stop(v.FOREIGN_ITEM, what, foreign=names, foreign_count=len(foreign))
 
 
 def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
@@ -329,13 +286,11 @@ def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
 
 
 def _target_evidence(target: TargetStatus | None) -> dict[str, object] | None:
-    """The status of the target as evidence, and whether its counter was taken for evidence."""
     if target is None:
         return None
     return {
         "state": target.state.value,
         "said": shown(target.detail, _SHOWN_WORDS),
         "processed_rows": target.counted_rows,
-        "counter_trusted": target.processed_rows is not None,
         "last_sync": shown(target.last_sync),
     }

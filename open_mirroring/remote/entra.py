@@ -1,11 +1,8 @@
 """Logins to Entra ID and their tokens.
 
-A login is a plain value that may be sent to a worker in memory. Tokens are never sent; every process gets its own. The
-text of a login or token shows no secret. Of an error of the identity service only its codes are shown.
-
-Public source: Microsoft Learn, *Microsoft identity platform and the OAuth 2.0 client credentials flow*, *Microsoft
-Entra authentication and authorization error codes*; RFC 6749 (4.4, 5.2); OneLake takes the storage audience (O-02), the
-Fabric API its own (R-03).
+A login may be sent to a worker in memory; tokens are never sent. No text shows a secret, and of an error of the
+identity service only its codes are shown. Public source: Microsoft Learn, *OAuth 2.0 client credentials flow*, *Entra
+authentication error codes*; RFC 6749 (4.4, 5.2); audiences: O-02, R-03.
 """
 
 from __future__ import annotations
@@ -36,10 +33,8 @@ class AuthorizedService:
     def send(self, request: Request) -> Answer:
         """The service's answer; errors are those of :meth:`HttpService.send`.
 
-        Raises:
-            TerminalError: also ``ACCESS_DENIED`` without permission or a token.
-            TransientError: also ``UNREACHABLE`` when the token was refused for a call that must not be retried: its
-                outcome is unknown.
+        Raises also ``ACCESS_DENIED`` without permission or a token; ``UNREACHABLE`` when the token was refused for a
+        call that must not be retried: its outcome is unknown.
         """
         token = self._tokens.token()
         for last in (False, True):
@@ -106,37 +101,25 @@ class TokenSource:
         self._credential: Any = None
 
     def token(self) -> str:
-        """A token that is valid for some more minutes, if tokens last that long.
-
-        Raises:
-            TerminalError: ``ACCESS_DENIED``.
-            TransientError: ``UNREACHABLE`` and no earlier token is still valid.
-        """
+        """A token that is valid for some more minutes. Raises ``ACCESS_DENIED``; ``UNREACHABLE`` if there is none."""
         with self._lock:
             now = self._clock()
             if self._token is None or now >= self._token.renew_from:
                 try:
-                    self._token = self._ask(now)
+                    is_own = self._login.auth == "service_principal"
+                    text, expires = self._by_secret(now) if is_own else self._by_platform()
+                    self._token = Token(text, expires, expires - min(_AHEAD_SECONDS, (expires - now) / 2))
                 except TransientError:
                     if self._token is None or now >= self._token.expires:
                         raise
             return self._token.text
 
     def renewed(self, refused: str) -> str:
-        """A new token in place of one that a service refused before its expiry.
-
-        Raises:
-            TerminalError: ``ACCESS_DENIED``.
-            TransientError: ``UNREACHABLE``.
-        """
+        """A new token in place of one that a service refused before its expiry; raises as :meth:`token`."""
         with self._lock:
             if self._token is not None and self._token.text == refused:
                 self._token = None
         return self.token()
-
-    def _ask(self, now: float) -> Token:
-        text, expires = self._by_secret(now) if self._login.auth == "service_principal" else self._by_platform()
-        return Token(text, expires, expires - min(_AHEAD_SECONDS, (expires - now) / 2))
 
     def _by_secret(self, now: float) -> tuple[str, float]:
         form = {

@@ -1,11 +1,8 @@
 """HTTP calls to a remote service: limited in time, retried only where that is safe, and free of secrets in messages.
 
-A call is retried only when its caller says that a retry is safe. Any other call without a plain answer has an unknown
-outcome, and the error says so (O-08). Waiting is shared: when the service asks one call to wait, all calls wait. All
-calls share one retry budget. No error shows a header, a query or a body, because they hold tokens and may hold row
-data.
-
-Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design* (retry throttling).
+A call is retried only when its caller says that a retry is safe; any other without a plain answer has an unknown
+outcome (O-08). All calls share one retry budget, and wait together. No error shows a header, a query or a body. Public
+source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design*.
 """
 
 from __future__ import annotations
@@ -43,13 +40,9 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Request(NamedTuple):
-    """One call of a service. Its text shows no query, header or content.
+    """One call of a service; *repeatable* if sending it again is safe. Its text shows no query, header or content.
 
-    Args:
-        path: encoded, starting with ``/``.
-        repeatable: whether sending it again is safe.
-        headers: in addition to the usual ones.
-        into: a file for the content of the answer, when the status is 200 or 206.
+    *path* is encoded and starts with ``/``. *into* is a file for the content of an answer with status 200 or 206.
     """
 
     method: str
@@ -79,8 +72,7 @@ class Answer(NamedTuple):
 class RetryBudget:
     """How much all calls of a run to one service may retry and wait together; safe for several threads.
 
-    A retry costs one of *repeats*, and a success restores a tenth. So occasional failures are tolerated, and a service
-    that always fails is noticed quickly.
+    A retry costs one of *repeats*, and a success restores a tenth: a service that always fails is noticed quickly.
     """
 
     def __init__(
@@ -163,10 +155,8 @@ class HttpService:
     def send(self, request: Request) -> Answer:
         """The service's answer with any status, except those below.
 
-        Raises:
-            TransientError: ``UNREACHABLE``: no answer, or one that may differ next time, also after the allowed
-                retries; ``TARGET_BUSY`` when the service asks us to wait.
-            TerminalError: ``SERVICE_REFUSED`` for a redirect.
+        Raises ``UNREACHABLE``: no answer, or one that may differ next time, also after the allowed retries;
+        ``TARGET_BUSY`` when the service asks us to wait; ``SERVICE_REFUSED`` for a redirect.
         """
         said = Said("no answer")
         for attempt in range(1, _TRIES + 1):

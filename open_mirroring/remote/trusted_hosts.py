@@ -1,9 +1,7 @@
-"""Decides to which addresses a connection may send a login.
+"""Decides to which addresses a connection may send a login: https on the service's own hosts, or loopback.
 
-Addresses must be https and on the service's own hosts, so that no connection can send a token elsewhere. Loopback
-addresses are allowed, for an emulator. Only the person who installs the product can trust more hosts, not an editor of
-connections: the environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas. There,
-``http://HOST`` allows a service without TLS in a private network.
+Only the person who installs the product can trust more hosts: ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by
+commas; there, ``http://HOST`` allows a service without TLS in a private network.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
         host, port = (address.hostname or "").lower(), address.port
     except ValueError:
         return None
-    local = _is_loopback(host) and address.scheme in ("http", "https")
+    local = is_loopback(host) and address.scheme in ("http", "https")
     listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
     trusted = address.scheme == "https" and (hosts.fullmatch(host) is not None or host in listed)
     trusted = trusted or (address.scheme == "http" and f"http://{host}" in listed)
@@ -42,7 +40,8 @@ def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
     return Endpoint(f"{address.scheme}://{at}" + (f":{port}" if port else ""), host, address.path.rstrip("/"))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and no other one reaches it."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,12 +1,7 @@
 """Addresses of places in object storage, as users write them.
 
-``abfss://<container>@<account>.dfs.core.windows.net/<path>``; ``az://<container>/<path>``, whose account the connection
-names; ``abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/<path>``, both by GUID; ``s3://<bucket>/<path>``.
-
-An address decides where a login is sent, so only the services' own hosts are accepted (S-01).
-
-Public source: Microsoft Learn, *Use the Azure Data Lake Storage URI*, *Connecting to Microsoft OneLake*, *Naming and
-referencing containers, blobs, and metadata*; Amazon S3 user guide, *Bucket naming rules*.
+An address decides where a login is sent, so only the services' own hosts are accepted (S-01). Public source: Microsoft
+Learn, *Azure Data Lake Storage URI*, *Connecting to Microsoft OneLake*; Amazon S3, *Bucket naming rules*.
 """
 
 from __future__ import annotations
@@ -37,12 +32,9 @@ LOCAL_ADDRESS = ("a local path is written without file:", "write /data/events, n
 
 
 class StorageAddress(NamedTuple):
-    """A place in object storage.
+    """A place in object storage; *text* is its address for messages.
 
-    Args:
-        host: scheme and host of the Blob endpoint; empty for S3, and if the connection names the account.
-        path: the path inside it, without slashes at its ends; empty for all of it.
-        text: the address without a trailing slash, for messages.
+    *host* is scheme and host of the Blob endpoint; empty for S3, and if the connection names the account.
     """
 
     service: Service
@@ -63,11 +55,7 @@ def is_address(text: str) -> bool:
 
 
 def parse_address(text: str) -> StorageAddress:
-    """Parse an address.
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``; it does not repeat the address, which may hold a signature.
-    """
+    """Parse an address. Raises ``CONFIG_INVALID``; it does not repeat the address, which may hold a signature."""
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         raise _invalid("this is not an address of object storage")

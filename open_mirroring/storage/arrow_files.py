@@ -44,13 +44,13 @@ class _Objects(FileSystemHandler):  # type: ignore[misc]
         return path
 
     def get_file_info(self, paths: list[str]) -> list[FileInfo]:
-        return [self._info(path) for path in paths]
-
-    def _info(self, path: str) -> FileInfo:
-        try:
-            return FileInfo(path, FileType.File, size=ObjectPath(self._root, path).stat().st_size)
-        except FileNotFoundError:
-            return FileInfo(path, FileType.NotFound)
+        found = []
+        for path in paths:
+            try:
+                found.append(FileInfo(path, FileType.File, size=ObjectPath(self._root, path).stat().st_size))
+            except FileNotFoundError:
+                found.append(FileInfo(path, FileType.NotFound))
+        return found
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         place = ObjectPath(self._root, path)

@@ -1,9 +1,7 @@
 """The address and login of a Delta table for delta-rs, in a folder or in object storage.
 
-delta-rs keeps a login as long as the table is open. So every opening of a table gets a new token, which is valid for
-some minutes (S-04).
-
-Public source: delta-rs, *Object store configuration*; object_store, ``AzureConfigKey`` and ``AmazonS3ConfigKey``.
+delta-rs keeps a login as long as the table is open, so every opening gets a new token (S-04). Public source: delta-rs,
+*Object store configuration*; object_store, ``AzureConfigKey`` and ``AmazonS3ConfigKey``.
 """
 
 from __future__ import annotations
@@ -17,11 +15,7 @@ from open_mirroring.storage.object_path import ObjectPath, Place
 
 
 def delta_address(place: Place) -> tuple[str, dict[str, str] | None]:
-    """The address of the Delta table at a place, and options, which hold secrets; None for a folder.
-
-    Raises:
-        MirroringError: what the login raises.
-    """
+    """The address of the Delta table at a place, and options, which hold secrets; None for a folder."""
     if isinstance(place, Path):
         return str(place), None
     login, address = place.root.login, place.root.address

@@ -1,7 +1,7 @@
 """Logins to object storage, and the credentials that a store requests while it is used.
 
-A login is a plain value that may be sent to a worker in memory. Its text shows no secret. A token is never sent: every
-process requests its own, and renews it before it expires (S-04).
+A login may be sent to a worker in memory; its text shows no secret. A token is never sent: every process has its own
+(S-04).
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ _ASK_AGAIN = timedelta(minutes=1)
 class AzureLogin:
     """A login to a storage account or OneLake, by an account key, a shared access signature or Entra ID.
 
-    Args:
-        endpoint: scheme and host of the Blob endpoint, with the path at an emulator; empty: that of the address.
-        account: the storage account's name; empty: that of the address.
-        kind: the kind of *secret*; with ``entra`` only *entra* is set.
+    *endpoint* (scheme and host) and *account* are those of the address where empty. With ``entra`` only *entra* is set.
     """
 
     connection: str
@@ -44,9 +41,7 @@ class AzureLogin:
 class S3Login:
     """A login to S3 by an access key, or, if *key_id* is empty, by the identity of the machine or pod.
 
-    Args:
-        endpoint: scheme and host; empty: Amazon's own.
-        region: the bucket's; empty: that of the environment.
+    An empty *endpoint* is Amazon's own, an empty *region* that of the environment.
     """
 
     connection: str

@@ -37,8 +37,7 @@ class ObjectStatus(NamedTuple):
 class ObjectPath:
     """A place in a container; *held* are objects that are read in the version that was looked at.
 
-    It holds the login, including the secret, and is sent to workers in the function that they run. Its text shows no
-    secret.
+    It holds the login, and is sent to workers in the function that they run. Its text shows no secret.
     """
 
     root: StorageRoot = field(repr=False)
@@ -102,57 +101,35 @@ class ObjectPath:
         return True
 
     def stat(self) -> ObjectStatus:
-        """The current state of the object.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """The current state of the object. Raises FileNotFoundError if it does not exist."""
         found = self.store.stat(self.key)
         seconds = found.modified.timestamp()
         return ObjectStatus(found.size, seconds, int(seconds * 1e9), found.version)
 
     def read_bytes(self) -> bytes:
-        """The complete content of the object.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """The complete content of the object. Raises FileNotFoundError if it does not exist."""
         return self.store.read(self.key)
 
     def create(self, content: bytes) -> str:
-        """Write a new object in one step, and return its ETag.
-
-        Raises:
-            FileExistsError: it exists.
-        """
+        """Write a new object in one step, and return its ETag. Raises FileExistsError if it exists."""
         return self.store.create(self.key, content)
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
-        """Open the object for random access; all bytes come from one version of it.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
-        held = self.held.get(self.key) or self._begun()
+        """Open the object for random access; all bytes come from one version of it. Raises FileNotFoundError."""
+        held = self.held.get(self.key)
+        if held is None:
+            try:
+                held = self.look(0, _FIRST_READ)  # with its first bytes: a file that is opened is also read
+            except ObjectReplaced:  # it is empty
+                held = Held(self.store.stat(self.key))
         return io.BufferedReader(_Reader(self.store, held), 2**16)
-
-    def _begun(self) -> Held:
-        """The object with its first bytes, by one request: a file that is opened is also read."""
-        try:
-            return self.look(0, _FIRST_READ)
-        except ObjectReplaced:  # it is empty
-            return Held(self.store.stat(self.key))
 
     def glob(self, pattern: Literal["*"]) -> Iterator[ObjectPath]:
         """The objects directly in this folder."""
         return (replace(self, key=found.name) for found in self.store.folders(self.key)[1])
 
     def look(self, start: int = 0, end: int = 0) -> Held:
-        """The current state of the object, with the bytes from *start* to *end*.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """The current state of the object, with the bytes from *start* to *end*. Raises FileNotFoundError."""
         content, stat = self.store.read_range(self.key, start, end)
         return Held(stat, start, content)
 

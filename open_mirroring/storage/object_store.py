@@ -1,8 +1,6 @@
 """The operations on object storage that are needed: list, stat, read, create once, delete.
 
-One class over obstore serves all services, so a test of one store is a test of all. Local files are read by
-:class:`pathlib.Path` itself, which is faster.
-
+One class over obstore serves all services. Local files are read by :class:`pathlib.Path` itself, which is faster.
 Public source: obstore, *API reference*; Microsoft Learn, *Blob service REST API*; Amazon S3, *API reference*.
 """
 
@@ -60,10 +58,7 @@ class ObjectReplaced(TerminalError):
 
 @dataclass(frozen=True)
 class StorageRoot:
-    """A container with its login: a plain value, which holds a secret.
-
-    Workers get it in the function that they run, never in the data of a job.
-    """
+    """A container with its login: a plain value, which holds a secret. Workers get it in the function that they run."""
 
     address: StorageAddress
     login: Login
@@ -73,14 +68,10 @@ class StorageRoot:
 
 
 class ObjectStore:
-    """The objects of one container.
+    """The objects of one container, by the name of a *connection*, whose *credentials* keep an error of the login.
 
     Every method raises ``ACCESS_DENIED``, ``PLACE_MISSING`` or ``SERVICE_REFUSED`` (terminal), or ``UNREACHABLE``
     (transient), and what the login raises. No error shows the address of a call, because it may be signed.
-
-    Args:
-        connection: the name of the connection, for messages; empty if there is none.
-        credentials: keeps an error of the login.
     """
 
     def __init__(
@@ -89,10 +80,7 @@ class ObjectStore:
         self._service, self._where, self._connection, self._credentials = service, where, connection, credentials
 
     def objects(self, folder: str) -> Iterator[ObjectStat]:
-        """All objects below a folder (empty: all), in no order.
-
-        Empty objects with which some services represent a folder are left out.
-        """
+        """All objects below a folder (empty: all), in no order; without the empty ones that represent a folder."""
         with self._our_errors(folder):
             for chunk in self._service.list(folder or None, chunk_size=_LISTED_AT_ONCE):
                 yield from (_stat(one) for one in chunk if one["path"] != folder)
@@ -105,28 +93,21 @@ class ObjectStore:
         return sorted(found["common_prefixes"]), sorted(objects)
 
     def stat(self, name: str) -> ObjectStat:
-        """The current state of an object.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """The current state of an object. Raises FileNotFoundError if it does not exist."""
         with self._our_errors(name):
             return _stat(self._service.head(name))
 
     def read(self, name: str, *, etag: str = "") -> bytes:
-        """The complete content of an object; with *etag*, only of that version.
+        """The complete content of an object; with *etag*, only of that version: ObjectReplaced if there is another.
 
-        Raises:
-            FileNotFoundError: it does not exist.
-            ObjectReplaced: its version is another one.
+        Raises FileNotFoundError if it does not exist.
         """
         return self._get(name, {}, etag)[0]
 
     def read_range(self, name: str, start: int, end: int, *, etag: str = "") -> tuple[bytes, ObjectStat]:
         """The bytes from *start* to *end*, or to the object's end, with its state; otherwise like :meth:`read`.
 
-        Raises:
-            ObjectReplaced: also when it is shorter than *start*, or replaced again and again while it is read.
+        Raises ObjectReplaced also if it is shorter than *start*, or replaced again and again while it is read.
         """
         if end <= start:
             return b"", self.stat(name)
@@ -154,11 +135,7 @@ class ObjectStore:
             return bytes(found.bytes()), _stat(found.meta)
 
     def create(self, name: str, content: bytes) -> str:
-        """Write a new object in one step, and return its ETag.
-
-        Raises:
-            FileExistsError: it exists.
-        """
+        """Write a new object in one step, and return its ETag. Raises FileExistsError if it exists."""
         # Only a put in one piece can be conditional: no service has a create mode for multipart uploads.
         with self._our_errors(name):
             etag = self._service.put(name, content, mode="create", use_multipart=False)["e_tag"]
@@ -190,11 +167,7 @@ class ObjectStore:
             raise self.our_error(error, name) from None
 
     def credential(self) -> AzureCredential | None:
-        """The current Azure credential; a token is valid for some minutes. None for an access key of S3.
-
-        Raises:
-            MirroringError: what the login raises.
-        """
+        """The current Azure credential; a token is valid for some minutes. None for an access key of S3."""
         return None if self._credentials is None else self._credentials()
 
     def our_error(self, error: Exception, name: str) -> MirroringError:
@@ -232,8 +205,8 @@ class ObjectStore:
                 "SERVICE_REFUSED",
                 f"the storage refuses a request about {name!r}: {said}",
                 where=self._where,
-                way_out="compare the address with that of the container in the portal, region and endpoint of the "
-                "connection with the container's",
+                way_out="compare the address in the mirror file, and the region and endpoint in the connection, with "
+                "what the cloud's portal shows for the container",
             )
         return TransientError(
             "UNREACHABLE",

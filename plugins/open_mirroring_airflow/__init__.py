@@ -1,7 +1,6 @@
 """Schedules mirrors with Apache Airflow: the DAGs of mirror files, and the operators, sensor and trigger in them.
 
-The core (:mod:`open_mirroring`) decides what is true. This package only decides when to ask, who asks and who is
-notified. A file in Airflow's DAG folder that brings all DAGs has two lines::
+A file in Airflow's DAG folder that brings all DAGs has two lines::
 
     from open_mirroring_airflow import mirror_dags
     globals().update(mirror_dags("/opt/mirrors"))
@@ -19,15 +18,10 @@ __all__ = ["mirror_dags", "mirror_errors"]
 
 
 def mirror_dags(folder: str | Path | None = None, *, pool: str = "default_pool") -> dict[str, DAG]:
-    """The DAGs of every right mirror file of a folder, by their ids.
+    """The DAGs of every right mirror file of a folder, by their ids; by default of ``OPEN_MIRRORING_MIRRORS``.
 
-    A wrong file has no DAGs and hinders no other: Airflow stops scheduling every DAG of a file that raises. What is
-    wrong with it, :func:`mirror_errors` raises in a file of its own.
-
-    Args:
-        folder: None: the one that ``OPEN_MIRRORING_MIRRORS`` names.
-        pool: the Airflow pool of all tasks that start Spark. Its slots limit how many applications run at a time, over
-            all mirrors. It must exist: Airflow never starts a task whose pool is missing.
+    What is wrong with a file, :func:`mirror_errors` raises in a file of its own. The slots of *pool*, which must exist,
+    limit how many Spark applications run at a time, over all mirrors.
     """
     from open_mirroring_airflow.dag_factory import build_dags
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
@@ -37,12 +31,7 @@ def mirror_dags(folder: str | Path | None = None, *, pool: str = "default_pool")
 
 
 def mirror_errors(folder: str | Path | None = None) -> None:
-    """Raise everything that is wrong with the mirror files of a folder, for Airflow to show as an import error.
-
-    Raises:
-        ConfigError: mistakes in mirror files.
-        TerminalError: ``PLACE_MISSING``.
-    """
+    """Raise everything that is wrong with the mirror files of a folder, for Airflow to show as an import error."""
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
 
     _, error = read_mirror_folder(folder)

@@ -1,14 +1,8 @@
 """Announces what a publishing task published: an event of each table's asset, and datasets of OpenLineage.
 
-An event promises that the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed,
-and hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them.
-A task's event also covers what its failed attempts published. A run that never succeeds sends no event. A task that is
-cleared after it succeeded announces what its new attempt publishes, and repeats nothing.
-
-To OpenLineage a source table is a dataset of its mirror, for the mirror file does not tell which server it is on. A
-mirrored table has the name that its storage gives it, so that it is the same dataset to whatever reads it.
-
-Public source: OpenLineage, *Naming conventions*: ``abfss://{container}@{service}`` and the path, ``file`` and the path.
+An event promises that the files *first_number* to *number* are in the landing zone, sealed and confirmed, and hold
+exactly the log's changes up to *batch*; not that the target has applied them. It also covers what failed attempts of
+its task published; none is sent twice. Public source: OpenLineage, *Naming conventions*.
 """
 
 from __future__ import annotations
@@ -108,14 +102,8 @@ def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: It
 class Attempts:
     """What the attempts of one task published that no event has announced yet.
 
-    Between attempts the task's state store keeps what failed ones published. Of an attempt that was killed it keeps
-    only where that began: the next one looks from there.
-
-    Args:
-        ledger: the mirror's ledger.
-        store: the task state store.
-        tables: the source tables that have an asset.
-        owed: what an earlier task of the run published and leaves to this one to announce.
+    Between attempts the task's state store keeps what failed ones published; of a killed one only where it began.
+    *tables* have an asset; *owed* is what an earlier task of the run published and leaves to this one to announce.
     """
 
     _KEY = "attempts"

@@ -1,7 +1,6 @@
 """The connections that a mirror names: looked up in Airflow, passed on in one process's environment, never printed.
 
-A Spark job and the core read a connection from one environment variable, in Airflow's own JSON form. The mirror file
-holds only the connection's name; its content stays in Airflow or its secrets backend.
+Jobs and core read a connection from one environment variable, in Airflow's own JSON form.
 """
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ def named_connections(mirror: Mirror) -> list[str]:
 
 
 def job_connections(mirror: Mirror) -> dict[str, str]:
-    """The variables that a job of this mirror needs, secrets included; every value is masked in logs.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` when the scheduler does not know a connection.
-    """
+    """The variables that a job of this mirror needs, masked in logs. Raises ``CONNECTION_INVALID``."""
     variables = {
         core.variable(name): json.dumps(content(_found(name, mirror.file))) for name in named_connections(mirror)
     }
@@ -55,11 +50,7 @@ Known = Mapping[str, Any]
 
 
 def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
-    """The ledger's SQLAlchemy URL, secrets included: never print it.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """The ledger's SQLAlchemy URL, secrets included: never print it. Raises ``CONNECTION_INVALID``."""
     if not isinstance(mirror.ledger, LedgerConnection):
         return mirror.ledger_url()
     name = mirror.ledger.connection
@@ -67,11 +58,7 @@ def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
 
 
 def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:
-    """Where the mirror's landing zone is, with the login to it: never print it.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """Where the mirror's landing zone is, with the login to it: never print it. Raises ``CONNECTION_INVALID``."""
     from open_mirroring.reconciliation.inspection import zone_address
 
     name = mirror.landing_zone.connection
@@ -115,9 +102,5 @@ def content(found: Any) -> dict[str, Any]:
 
 
 def resolved(name: str, found: Any) -> core.Connection:
-    """A connection of Airflow as jobs read it.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """A connection of Airflow as jobs read it. Raises ``CONNECTION_INVALID``."""
     return core.parsed(name, json.dumps(content(found)))

@@ -7,16 +7,14 @@ from string import Template
 from open_mirroring.operate import operations
 
 _ONE_WRITER = """
-**One writer.** `max_active_runs=1` keeps scheduled runs apart; a backfill has its own limit and ignores it, so each
-task that starts Spark runs once at a time in its DAG. Order itself rests on neither: each job checks ledger and landing
-zone, and publishes by a conditional rename. Any number of overlapping runs, retries and cleared tasks ends in the same
-files.
+**One writer.** `max_active_runs=1` keeps scheduled runs apart, but no order rests on it: any number of overlapping
+runs, retries and cleared tasks ends in the same files.
 """
 
 REPLICATE = Template(
     """
-Carries what is new at the source of the mirror **$mirror** into its landing zone. A run is a *tick*: the ledger, not
-the run's date, decides what is read and published next. Running it again changes nothing.
+Carries what is new at the source of the mirror **$mirror** into its landing zone. The ledger, not the run's date,
+decides what is read and published next.
 
 | Task | Does |
 |---|---|
@@ -25,22 +23,19 @@ the run's date, decides what is read and published next. Running it again change
 | `publish` | publishes the tables that pass; skipped when none does |
 $reconcile
 
-**Green with a HOLD note** (`note` in what `gate` and `reconcile` return, and in their logs): tables wait because the
-target lags, is paused, or an initial load is not complete. Extraction went on; publishing catches up by itself.
+**Green with a HOLD note**: tables wait because the target lags, is paused, or an initial load is not complete.
+Extraction went on; publishing catches up by itself.
 
 **Red**: the message of `reconcile` names each stopped table with its code and the next step. The others were published.
-A failed `extract` does not keep `publish` from publishing what the log has.
 
-**Alerts.** A task that fails sends a message to `alerts.connection` of the mirror file, if that is set, and to the log.
-With `alerts.deadline_minutes`, so does a run that takes longer. `reconcile` returns
-`status`: what waits since when, lag against retention, dead letters and losses.
+**Alerts.** A failed task sends a message to `alerts.connection` of the mirror file, if that is set, and to the log;
+with `alerts.deadline_minutes`, so does a run that takes longer.
 
 **Params.** $params Extraction always reads for all tables.
 
-**Backfill.** `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date … --max-active-runs 1
---reprocess-behavior completed` makes a run for each interval between these dates. A run first binds what was never
-bound of its interval, then does the usual tick. With `--dag-run-conf '{"reread": true}'` it reads again what was bound.
-The target changes only where it lacked something. An interval before the horizon (`${mirror}__maintain`) is refused.
+**Backfill.** Run `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date … --max-active-runs 1
+--reprocess-behavior completed`. It first binds what was never bound of each interval, then does the usual tick. With
+`--dag-run-conf '{"reread": true}'` it reads again what was bound. An interval before the horizon is refused.
 """
     + _ONE_WRITER
 )
@@ -63,8 +58,7 @@ $reconcile
 RECONCILE = Template(
     """
 The deep check of the mirror **$mirror**: footers, rows and digests of all files in the table's folders against ledger
-and log, per table and batch. It changes no file. A table that does not agree is stopped in the ledger, and the run
-**fails** naming it with its code. The quick check, without reading files, ends every run of `${mirror}__replicate`.
+and log. It changes no file. A table that does not agree is stopped in the ledger, and the run **fails** naming it.
 
 **Params.** $params
 """
@@ -81,9 +75,8 @@ RELOAD_APPROVAL = (
 RELOAD_TABLE = Template(
     """
 Resets **one** table of the mirror **$mirror**: its folder is deleted, so that the target drops it; then it is built
-again, by its `initial_load` or, where the log is known to hold every change of it, from the log. It is the next step of
-the stops that name a reset, and of a changed `key`, `target` or column type: change the mirror file first. See the
-page *Reload one table* of the documentation.
+again, by its `initial_load` or from the log. For a changed `key`, `target` or column type change the mirror file first.
+See the page *Reload one table* of the documentation.
 
 | Task | Does |
 |---|---|
@@ -93,11 +86,10 @@ $reconcile
 
 **Params.** $params
 
-While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others. A run that failed
-or was killed is cleared, or triggered again: it goes on from the ledger's last record. Without `landing_zone.tables` in
-the mirror file the run cannot see the target's tables. Look there, and confirm what you see: run `${mirror}__decide`
-with the decision `target-says-gone`, and later `target-says-back`. `reload` goes on within a minute. After a day
-without either it fails with RESET_OPEN.
+While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN). A run that failed or was killed is cleared,
+or triggered again: it goes on from the ledger's last record. Without `landing_zone.tables` in the mirror file, look at
+the target and confirm what you see by `${mirror}__decide`: `target-says-gone`, and later `target-says-back`. After a
+day without either it fails with RESET_OPEN.
 """
     + _ONE_WRITER
 )
@@ -134,9 +126,7 @@ command of the same name do. It starts no Spark. The name of the user who starts
 $decisions
 
 A field that is missing, or that the decision does not have, fails the run (ARGUMENT_INVALID), and nothing is decided.
-What `decide` returns shows what came of it and what the next run will find. One run decides once: cleared, it reports
-what it did and lifts no stop that came later. Other DAGs decode dead letters again (`${mirror}__replay_dead_letters`),
-rebuild a table (`${mirror}__reload_table`) or publish a lost file number (`${mirror}__repair`).
+What `decide` returns shows what came of it. One run decides once: cleared, it reports what it did.
 """
 )
 
@@ -151,9 +141,9 @@ after an update of this product, or after a fix of the mirror file.
 | `publish` | publishes it by the usual rule: what is still the newest of its key, and nothing twice |
 $reconcile
 
-Changes keep the positions of their messages, so a replay in any order, any number of times, ends in the same rows. What
-`replay` returns shows how many were decoded, how many are `left` by code, and which tables are `healed`: the stop of
-such a table is CHANGES_RECOVERED now, and `open-mirroring resume` lifts it.
+A replay any number of times ends in the same rows. What `replay` returns shows how many were decoded, how many are
+`left` by code, and which tables are `healed`: the stop of such a table is CHANGES_RECOVERED, and `open-mirroring
+resume` lifts it.
 
 **Params.** $params None chosen means all dead letters.
 """
@@ -166,11 +156,8 @@ Compares the source's tables of the mirror **$mirror** with the mirrored tables,
 whatever knows when the source may be read: it reads all rows of both sides. It changes nothing at either.
 
 `prove` **fails** with NOT_EQUAL, naming the tables of which a row differs for certain; it is **skipped** when there is
-none and some table could not be proved: changes were on their way whenever it looked, or the table cannot be compared.
-It returns for each table when and at which position it was compared, and its rows: how many are equal, missing, extra,
-different, doubled or undecided. `open-mirroring status` shows the last proof, and the log the differing keys.
-
-Let `${mirror}__replicate` go on meanwhile: a key that moves is decided by what is read in between.
+none and some table could not be proved. It returns for each table its position and how many rows are equal, missing,
+extra, different, doubled or undecided. Let `${mirror}__replicate` go on meanwhile.
 
 **Params.** $params
 """
@@ -206,11 +193,9 @@ MAINTAIN = Template(
     """
 Keeps the mirror **$mirror** small, daily, next to whatever runs:
 
-1. moves the **horizon** up to what is older than `maintenance.keep_days`, published, and waited for by nothing: no open
-   dead letter, no piece of a split message. A change at or below the horizon that arrives later stops its table
-   (LATE_BELOW_HORIZON), and a backfill that begins before it is refused (ARGUMENT_INVALID);
+1. moves the **horizon** up to what is older than `maintenance.keep_days`, published, and waited for by nothing. A
+   change at or below it that arrives later stops its table (LATE_BELOW_HORIZON);
 2. removes complete blocks of batches below the horizon from the change log, and older files that are no part of it;
-   never while a batch is under way;
 3. sweeps staged objects of confirmed numbers, and forgets what the ledger needs no longer.
 
 `held_by` in what `maintain` returns names what keeps the horizon from following. Nothing in the target changes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -50,30 +51,36 @@ _MAINTENANCE = "30 3 * * *"
 _OWNER = "open-mirroring"
 RETRIES = 2
 _RETRY_DELAY = timedelta(minutes=1)
+_RETRYING = ExceptionRetryPolicy(
+    [
+        RetryRule(TerminalError, RetryAction.FAIL, reason="Trying again gives the same answer"),
+        RetryRule(TransientError, RetryAction.RETRY, retry_delay=_RETRY_DELAY, reason="May pass by itself"),
+    ]
+)
+"""Any other error follows the task's ``retries``."""
 
 
 def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
     """The DAGs ``<mirror>__<what>``: one of each in :data:`~open_mirroring_airflow.dag_docs.DAGS`.
 
-    ``replicate`` runs by the mirror's schedule, ``reconcile`` and ``maintain`` daily, the others by hand.
-
-    Args:
-        mirror: the mirror.
-        pool: the pool of Airflow whose slots limit how many Spark applications run at a time; it must exist.
+    ``replicate`` runs by the mirror's schedule, ``reconcile`` and ``maintain`` daily, the others by hand. The slots of
+    *pool*, which must exist, limit how many Spark applications run at a time.
     """
-    spark = _spark(mirror, pool)
+    # One at a time of a kind: backfills have their own limit of runs, and ignore the DAG's. The ledger lets one writer
+    # through in any case; the others would start Spark for nothing.
+    spark = {"mirror": mirror.name, "mirror_file": str(mirror.file), "pool": pool, "max_active_tis_per_dag": 1}
     with_load = [table.source for table in mirror.tables if table.initial_load is not None]
     loadable = _sources(mirror) if mirror.has_patterns or not with_load else with_load
     params = params_of(operations.INITIAL_LOAD, loadable)
 
-    def dag(what: str, kind: type[OpenMirroringSparkOperator], task_id: str, **more: Any) -> DAG:
-        return _job(mirror, spark, what, kind, task_id, **more)
-
+    dag = partial(_job, mirror, spark)
+    with _dag(mirror, "decide", params=decision_params(_sources(mirror))) as decide:
+        DecideOperator(task_id="decide", mirror_file=str(mirror.file))
     return [
         dag("initial_load", PublishingOperator, "load", params=params),
         _replicate(mirror, spark),
         dag("reconcile", DeepCheckOperator, "deep_check", cron=_DEEP_CHECK, leaf=False),
-        _decide(mirror),
+        decide,
         dag("reload_table", ReloadOperator, "reload", approval=dag_docs.RELOAD_APPROVAL),
         dag("repair", ApprovedOperator, "repair", approval=dag_docs.REPAIR_APPROVAL),
         dag("replay_dead_letters", OpenMirroringSparkOperator, "replay", publishes=True),
@@ -99,12 +106,6 @@ def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
             **spark,
         )
         [extract, gate] >> publish >> _leaf(mirror)
-    return dag
-
-
-def _decide(mirror: Mirror) -> DAG:
-    with _dag(mirror, "decide", params=decision_params(_sources(mirror))) as dag:
-        DecideOperator(task_id="decide", mirror_file=str(mirror.file))
     return dag
 
 
@@ -170,10 +171,7 @@ def _leaf(mirror: Mirror) -> ReconcileOperator:
 
 
 def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG:
-    """A DAG that runs by *cron* and by hand; None: when it is triggered, empty: only by hand.
-
-    Its form is that of its operation, unless other params are given.
-    """
+    """A DAG that runs by *cron* and by hand; None: when it is triggered, empty: only by hand."""
     if cron == "":
         kwargs["allowed_run_types"] = ["manual"]
     _, operation = dag_docs.DAGS[what]
@@ -189,26 +187,16 @@ def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG
         catchup=False,
         max_active_runs=1,
         tags=[TAG, mirror.name],
-        default_args={"owner": _OWNER, **_retrying(), "on_failure_callback": notifier},
+        default_args={
+            "owner": _OWNER,
+            "retries": RETRIES,
+            "retry_delay": _RETRY_DELAY,
+            "retry_policy": _RETRYING,
+            "on_failure_callback": notifier,
+        },
         doc_md=dag_docs.text(what, mirror.name, gate_minutes=mirror.gate.timeout_minutes),
         **kwargs,
     )
-
-
-def _retrying() -> dict[str, Any]:
-    """Terminal errors fail at once, transient ones are tried again; anything else follows the task's ``retries``."""
-    rules = [
-        RetryRule(TerminalError, RetryAction.FAIL, reason="Trying again gives the same answer"),
-        RetryRule(TransientError, RetryAction.RETRY, retry_delay=_RETRY_DELAY, reason="May pass by itself"),
-    ]
-    return {"retries": RETRIES, "retry_delay": _RETRY_DELAY, "retry_policy": ExceptionRetryPolicy(rules)}
-
-
-def _spark(mirror: Mirror, pool: str) -> dict[str, Any]:
-    """The arguments of every task that starts Spark."""
-    # One at a time of a kind: backfills have their own limit of runs, and ignore the DAG's. The ledger lets one writer
-    # through in any case; the others would start Spark to be told so.
-    return {"mirror": mirror.name, "mirror_file": str(mirror.file), "pool": pool, "max_active_tis_per_dag": 1}
 
 
 def _sources(mirror: Mirror) -> list[str] | None:

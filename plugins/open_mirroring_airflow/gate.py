@@ -1,7 +1,7 @@
 """Asks the gate which tables may publish; the sensor in its task and the trigger in the triggerer share this.
 
-The core decides which tables may publish. This module decides when to stop asking: as soon as one table passes, or no
-table is left that waiting could help. Nobody waits for a stopped table.
+The core decides which tables may publish; this module when to stop asking: as soon as one passes, or none is left that
+waiting could help.
 """
 
 from __future__ import annotations
@@ -31,15 +31,7 @@ class GateEvent(TypedDict):
 def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: ZoneAddress | None = None) -> GateEvent:
     """Look at ledger and landing zone once and sort *tables*; blocks for as long as they take.
 
-    Args:
-        mirror: the mirror.
-        ledger_url: of its ledger.
-        tables: source tables to ask about.
-        zone: where its landing zone is, with the login; by default as the environment says.
-
-    Raises:
-        TransientError: ledger or landing zone do not answer.
-        TerminalError: ledger and mirror file do not agree.
+    Without a *zone* that of the environment is asked. Raises what ledger and landing zone do.
     """
     from open_mirroring.ledger import open_ledger
     from open_mirroring.protocols.verdicts import gate

@@ -23,11 +23,7 @@ _REASONS_SHOWN = 2
 
 
 class _Hook(BaseHook):
-    """A connection that is looked up by its name and tested.
-
-    Args:
-        conn_id: name of the connection.
-    """
+    """A connection that is looked up by its name *conn_id* and tested."""
 
     default_conn_name: str
 
@@ -48,11 +44,7 @@ class OneLakeHook(_Hook):
     hook_name = "Open Mirroring: OneLake"
 
     def get_conn(self) -> OneLakeConnection:
-        """The connection's content, checked.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
+        """The connection's content, checked. Raises ``CONNECTION_INVALID``."""
         return onelake_connection(self._content())
 
     def test_connection(self) -> tuple[bool, str]:
@@ -75,11 +67,7 @@ class KafkaHook(_Hook):
     hook_name = "Open Mirroring: Kafka"
 
     def get_conn(self) -> ClientSettings:
-        """The client's options that the connection stands for, checked.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
+        """The client's options that the connection stands for, checked. Raises ``CONNECTION_INVALID``."""
         return client_settings(self._content())
 
     def test_connection(self) -> tuple[bool, str]:

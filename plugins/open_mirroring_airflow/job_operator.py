@@ -36,17 +36,11 @@ _ERRORS: dict[int, type[TerminalError | TransientError]] = {
 
 
 class OpenMirroringSparkOperator(BaseOperator):
-    """Run one of our jobs for a mirror; the task returns the job's short report.
+    """Run a job (the name of its module) for a mirror; the task returns the job's short report.
 
-    The mirror file is read where the task runs, so it has to be there under the same path. Secrets of its connections
-    go only into the submitting process's environment, or sealed to a driver on the cluster. Every job is idempotent: a
-    retry submits it again. A job that ends with an error fails the task with the job's own code, or with
-    ``JOB_FAILED`` where it left none; one that is on hold skips it.
-
-    Args:
-        mirror: name of the mirror; the application is called ``<mirror> <job>``.
-        mirror_file: path of its file.
-        job: name of the job, that of its module.
+    The mirror file has to be where the task runs, under the same path. Secrets go only into the submitting process's
+    environment, or sealed to a driver on the cluster. Every job is idempotent: a retry submits it again. A job's error
+    fails the task with the job's code, or with ``JOB_FAILED`` where it left none; one that is on hold skips it.
     """
 
     template_fields: Sequence[str] = ("name", "mirror_file")

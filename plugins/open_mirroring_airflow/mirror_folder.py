@@ -18,14 +18,11 @@ def mirrors_folder(dags_folder: Path) -> Path:
 
 
 def read_mirror_folder(folder: str | Path | None) -> tuple[list[Mirror], TerminalError | None]:
-    """Read the mirror files of *folder* or, if there is none, of the one that :data:`MIRRORS` names.
+    """The mirrors of a folder (else that of :data:`MIRRORS`) whose files are right, and what is wrong with the others.
 
-    Returns the mirrors whose files are right, by file name, and everything that is wrong with the others.
-
-    Airflow drops, and after a while forgets, *all* DAGs of a file that raises while it is imported. So the file with
-    the DAGs takes the mirrors from here and never raises, and a second file, without DAGs, raises the error: it shows
-    as an import error, and every good mirror keeps its schedule. Of files that claim one name or place, the one that
-    runs by the ledger is good.
+    Airflow drops *all* DAGs of a file that raises while it is imported. So the file with the DAGs takes the mirrors
+    from here and never raises, and a second file, without DAGs, raises the error. Of files that claim one name or
+    place, the one that runs by the ledger is good.
     """
     folder = Path(folder or os.environ.get(MIRRORS) or "mirrors")
     if not folder.is_dir():

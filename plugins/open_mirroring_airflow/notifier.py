@@ -18,16 +18,9 @@ _SECONDS = 10
 class MirrorNotifier(BaseNotifier):
     """Post one JSON object about a run of a mirror to an HTTP connection; without one, write it into the log.
 
-    The object has ``text``, which chat services show as it is, and ``mirror``, ``dag``, ``run`` and ``event`` for
-    machines. For task callbacks (``on_failure_callback``) and deadline alerts. It tells what happened and changes
-    nothing: a message that cannot be delivered is an error in the log, and the run's state stays what it was.
-
-    Args:
-        mirror: name of the mirror.
-        event: ``failed`` or ``overdue``.
-        connection: name of an Airflow connection of type ``http``; its password goes along as a bearer token.
-        about: what ``text`` says besides; for a deadline, which one it was.
-        context: that of the callback, where there is one.
+    It has ``text``, which chat services show as it is, and ``mirror``, ``dag``, ``run`` and ``event`` (``failed`` or
+    ``overdue``) for machines; *about* is added to the text. The password of the ``http`` *connection* goes along as a
+    bearer token. A message that cannot be delivered is an error in the log, and changes no run.
     """
 
     template_fields = ("mirror", "event", "about")

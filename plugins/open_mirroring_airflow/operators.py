@@ -52,10 +52,9 @@ _OWED = "announce"
 
 
 class ExtractOperator(OpenMirroringSparkOperator):
-    """Carry what is new at the source into the change log.
+    """Carry what is new at the source into the change log; a backfill reads its own interval first.
 
-    What is read next is decided by the ledger; only a backfill reads its own interval first. Where little is to be
-    published, the same program does it; the task that publishes then only reports and announces it.
+    Where little is to be published, the same program does it; the task that publishes then reports and announces it.
     """
 
     def work(self, mirror: Mirror, context: Context) -> Any:
@@ -91,12 +90,9 @@ class DeepCheckOperator(OpenMirroringSparkOperator):
 class PublishingOperator(OpenMirroringSparkOperator):
     """Run a job that publishes files; every table with new files gets an asset event.
 
-    A stopped table does not fail this task: a failed task sends no events, and the other tables are published. The
-    run's last task names what stopped. Where the gate lets no table pass, the task is skipped.
-
-    Args:
-        gate_task_id: the gate whose passing tables are published; None: the tables chosen for the run.
-        extract_task_id: the task that reads, and may have published as well.
+    A stopped table does not fail this task: a failed task sends no events. The run's last task names what stopped.
+    Where the gate *gate_task_id* lets no table pass, the task is skipped; without one it publishes the tables chosen
+    for the run. The task *extract_task_id* reads, and may have published as well.
     """
 
     def __init__(self, *, gate_task_id: str | None = None, extract_task_id: str | None = None, **kwargs: Any) -> None:
@@ -189,12 +185,9 @@ class PublishingOperator(OpenMirroringSparkOperator):
 
 
 class ApprovedOperator(OpenMirroringSparkOperator):
-    """Run a job in the name of the person who approved it.
+    """Run a job in the name of the person who answered the approval *approval_task_id*.
 
     One approval is one request, however often this task is tried, cleared or killed (G-30).
-
-    Args:
-        approval_task_id: the approval whose answer names that person.
     """
 
     def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
@@ -202,11 +195,7 @@ class ApprovedOperator(OpenMirroringSparkOperator):
         self.approval_task_id = approval_task_id
 
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
-        """What the run's form says, who approved it, and the request.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID`` when no one approved it by name.
-        """
+        """What the run's form says, who approved it, and the request. Raises ``ARGUMENT_INVALID`` without a name."""
         form = super().form(mirror, context)
         if TABLE.field in form:
             checked_tables(mirror, [form[TABLE.field]])
@@ -225,8 +214,8 @@ class ApprovedOperator(OpenMirroringSparkOperator):
 class ReloadOperator(ApprovedOperator, PublishingOperator):
     """Reset and rebuild the table that was chosen for the run, in the name of the person who approved it.
 
-    While the target has to do its part the task waits deferred, without a slot and without Spark. It fails with
-    ``RESET_OPEN`` after a day.
+    While the target has to do its part the task waits deferred, without Spark; after a day it fails with
+    ``RESET_OPEN``.
     """
 
     def work(self, mirror: Mirror, context: Context) -> Any:
@@ -294,8 +283,7 @@ class CorrectOperator(ApprovedOperator):
 class DecideOperator(BaseOperator):
     """Take the decision that the run's form names, in the name of the user who started the run.
 
-    A run is one request: tried or cleared again, it decides nothing more (G-30). The task returns what came of it and
-    what the next run will find, in sentences.
+    A run is one request: tried or cleared again, it decides nothing more (G-30). The task returns sentences.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)

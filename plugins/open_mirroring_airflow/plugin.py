@@ -1,7 +1,7 @@
-"""The plugin that Airflow lists. Operators, sensor and trigger are plain imports and need no registration.
+"""The plugin that Airflow lists: it brings the page into Airflow, and has runs noted.
 
-It brings the page into Airflow: who is logged in there looks and decides here, as far as they may with a mirror's DAG.
-Nothing of the page is loaded before the first request, for every process of Airflow imports the plugin.
+Who is logged in there looks and decides here, as far as they may with a mirror's DAG. Nothing of the page is loaded
+before the first request, for every process of Airflow imports the plugin.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Writes the outcome of a run into its note, so that Airflow's list of runs shows it before a log is opened.
 
-A task cannot write a note in Airflow 3. It leaves its lines as an XCom, and a listener writes them into the notes of
-the task and of the run when the run ends: that happens in the scheduler, which may write to Airflow's database.
-Airflow's page of a run shows the first line of a note alone, so that line is the outcome.
+A task cannot write a note in Airflow 3. It leaves its lines as an XCom, and a listener in the scheduler writes them
+into the notes of task and run when the run ends. Airflow shows the first line alone, so that line is the outcome.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _RED = ("failed", "upstream_failed")
 def noted(execute: Callable[..., Any]) -> Callable[..., Any]:
     """Keep what the operator has collected in ``self.said`` as the note of its task, however ``execute`` ends.
 
-    An error becomes the first line. It is left before the task fails, because the run may end in the same moment. The
-    lines repeat no secret: users of Airflow see them. Of errors that are not ours only the kind is shown.
+    An error becomes the first line, before the task fails: the run may end in that moment. Users of Airflow see the
+    lines, so of errors that are not ours only the kind is shown.
     """
 
     @wraps(execute)

@@ -19,10 +19,7 @@ _TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 500}
 
 
 def params_of(operation: Operation, sources: Sequence[str] | None) -> dict[str, Param]:
-    """The form of an operation; fields that have to be filled in have no default.
-
-    *sources* are the tables to choose from; None where the mirror file does not name all of them.
-    """
+    """The form of an operation; *sources* to choose from are None where the mirror file does not name all tables."""
     return {one.field: _param(one, sources) for one in operation.fields}
 
 
@@ -49,8 +46,7 @@ def _param(one: Argument, sources: Sequence[str] | None) -> Param:
 def decision_params(sources: Sequence[str] | None) -> dict[str, Param]:
     """The form for every decision: which one, the fields that some have, and why.
 
-    An operator types the table; those of the mirror file are proposed, which does not name tables that join by a
-    pattern.
+    An operator types the table; the file's are proposed, which lack those that join by a pattern.
     """
     labels = {name: one.label for name, one in DECISIONS.items()}
     kinds: dict[str, Any] = {**_TEXT, "enum": list(DECISIONS), "values_display": labels}
@@ -79,9 +75,7 @@ def _decision_fields() -> dict[str, dict[str, Argument]]:
 def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """The decision that a run's params name, and the fields that are filled in.
 
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when a field is missing, or one is filled in that this decision does not
-            take: whoever filled it in meant another one.
+    Raises ``ARGUMENT_INVALID`` for a field that is missing or that this decision does not have: another one was meant.
     """
     operation = DECISIONS[params[DECISION]]
     needs, may_have = operation.needs, operation.may_have
@@ -102,20 +96,12 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
-    """The source tables that this run is for, in the mirror file's order; all when none was chosen.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The source tables that this run is for, in the mirror file's order; all when none was chosen."""
     return checked_tables(mirror, context["params"].get(TABLES) or None)
 
 
 def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
-    """The same tables in the mirror file's order; None: all.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when the mirror file, which may have changed, no longer has one of them.
-    """
+    """The same tables in the mirror file's order; None: all. Raises ``ARGUMENT_INVALID`` for an unknown one."""
     if mirror.has_patterns:
         from open_mirroring.ledger import open_ledger
         from open_mirroring.reconciliation.joined_tables import take_in_joined
@@ -133,10 +119,8 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
 def backfill_arguments(context: Context) -> list[str]:
     """What a run has to read before its tick, as arguments of the extracting job; nothing for a scheduled run.
 
-    A run of a backfill names its interval; a run started by hand has one only if it was given a date (AF-05).
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` for a run that is to read again and names no interval.
+    A backfill names its interval; a run by hand only if it was given a date (AF-05). Raises ``ARGUMENT_INVALID`` if it
+    is to read again and has none.
     """
     run, reread = context["dag_run"], bool(context["params"].get(REREAD.field))
     if run.run_type != _BACKFILL and not reread:

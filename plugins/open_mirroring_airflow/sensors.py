@@ -24,11 +24,7 @@ class GateSensor(BaseSensorOperator):
     """Ask the gate once; while tables are held and none passes, wait deferred, up to ``gate.timeout_minutes``.
 
     Then it **succeeds** in any case and returns a :class:`~open_mirroring_airflow.gate.GateEvent`: the tables that
-    pass, possibly none, and a HOLD note. Extraction does not wait for it.
-
-    Args:
-        mirror_file: path of the mirror file, the same for workers and triggerer.
-        poll_interval: seconds between two questions while deferred.
+    pass, possibly none, and a HOLD note.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)

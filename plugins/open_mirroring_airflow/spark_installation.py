@@ -17,11 +17,7 @@ _NOT_FOR_JOBS = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__")
 
 
 def job_file(job: str) -> Path:
-    """The program of a job.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
-    """
+    """The program of a job. Raises ``INSTALLATION_INCOMPLETE``."""
     file = _jobs_folder() / f"{job}.py"
     if not file.is_file():
         raise TerminalError(
@@ -36,13 +32,10 @@ def logging_option() -> str:
 
 
 def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the process that submits a job: this one's, what the job needs, and *connections*.
+    """The environment of the process that submits a job: this one's, without Airflow's own settings, and *connections*.
 
-    Of Airflow's own settings and connections only those given go on. What is set already wins: ``SPARK_HOME`` and
-    ``PYSPARK_PYTHON`` for a Spark of its own, ``SPARK_SUBMIT_OPTS`` for flags of the JVM.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
+    What is set already wins: ``SPARK_HOME`` and ``PYSPARK_PYTHON`` for a Spark of its own, ``SPARK_SUBMIT_OPTS`` for
+    flags of the JVM. Raises ``INSTALLATION_INCOMPLETE``.
     """
     environment = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_FOR_JOBS)}
     installed = _installed_spark()

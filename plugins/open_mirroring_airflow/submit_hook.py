@@ -1,9 +1,8 @@
 """Runs one job on Spark: no secret goes in by a command line, and its result comes back.
 
-Mostly the job runs beside its task: secrets go in by the environment, a file comes back. It is started as a Python
-program with the options of ``spark-submit`` in its environment, and starts Spark by them once it has something to do:
-most runs find nothing new, and a JVM costs more than all else that they do. Where the driver shall run on the
-cluster, the job goes there as sealed text, and its end is read from the ledger.
+Mostly the job runs next to its task, as a Python program that starts Spark once it has something to do: secrets go in
+by the environment, a file comes back. Where the driver shall run on the cluster, the job goes there as sealed text, and
+its end is read from the ledger.
 """
 
 from __future__ import annotations
@@ -46,17 +45,11 @@ _ON_CLUSTER = {
 
 
 class JobSubmitHook(SparkSubmitHook):
-    """Submits in client mode with an environment of its own, and reads what the job leaves.
+    """Submits in client mode with the complete *environment* of the process, and reads what the job leaves.
 
-    A connection of the type ``spark_connect`` names a server of Spark Connect: the job joins it, and starts no JVM.
-
-    The hook's ``env_vars`` are not used: they are templated, shown on the rendered task and, on a cluster, part of the
-    command line.
-
-    Args:
-        environment: the complete environment of the submitting process.
-        class_path: jars for the driver and, off this machine, for executors.
-        cores: cores for the application; None: what the connection gives.
+    A connection of the type ``spark_connect`` names a server of Spark Connect: the job joins it, and starts no JVM. The
+    hook's ``env_vars`` are not used: they are shown on the rendered task. *class_path* are jars for the driver and, off
+    this machine, for executors; without *cores* the connection decides.
     """
 
     def __init__(
@@ -110,7 +103,7 @@ class JobSubmitHook(SparkSubmitHook):
 def connect_address(connection_id: str) -> str | None:
     """The address of the Spark Connect server that a connection names; None for a connection of another type.
 
-    Of the connection's extra, what begins with ``x-`` is sent along, as ``x-databricks-cluster-id`` is.
+    Of its extra, what begins with ``x-`` is sent along, as ``x-databricks-cluster-id`` is.
     """
     connection = BaseHook.get_connection(connection_id)
     if connection.conn_type != SparkConnectHook.conn_type:
@@ -128,9 +121,9 @@ def is_cluster_mode(spark: Any) -> bool:
 class ClusterSubmitHook(SparkSubmitHook):
     """Submits in cluster mode, where neither a file nor the environment of this process reaches the driver.
 
-    The submitted program is :mod:`spark_jobs.sealed_job`. Its arguments are the key's file at the driver, and a text
-    that only this key opens: the mirror file, the job's arguments and the mirror's connections. It is refused
-    (``INSTALLATION_INCOMPLETE``) on a master that runs no Python programs, and with a ledger in a file.
+    The submitted program is :mod:`spark_jobs.sealed_job`, with the key's file at the driver and a text that only this
+    key opens. It is refused (``INSTALLATION_INCOMPLETE``) on a master that runs no Python programs, and with a ledger
+    in a file.
     """
 
     def __init__(

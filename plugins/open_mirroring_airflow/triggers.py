@@ -1,7 +1,4 @@
-"""The triggers of the gate and of a reset.
-
-They live in a package or the plugins folder, because the triggerer reads no DAG files.
-"""
+"""The triggers of the gate and of a reset; in a package, because the triggerer reads no DAG files."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError, TransientError
-from open_mirroring_airflow.connections import Known, known_in_trigger, landing_zone, ledger_url
+from open_mirroring_airflow.connections import known_in_trigger, landing_zone, ledger_url
 from open_mirroring_airflow.gate import error_event, gate_event, is_settled
 
 if TYPE_CHECKING:
@@ -23,15 +20,9 @@ if TYPE_CHECKING:
 
 
 class _Looking(BaseTrigger):
-    """Look every *poll_interval* seconds, until there is an answer or the time is over; then send one event.
+    """Look every *poll_interval* seconds, until there is an answer or *until* (ISO form) is over; then send one event.
 
-    What does not answer is asked again.
-
-    Args:
-        mirror_file: path of the mirror file, the same where the triggerer runs.
-        until: time in ISO form with a zone after which waiting ends. A restarted triggerer keeps it.
-        poll_interval: seconds between two looks.
-        kwargs: what the trigger looks for.
+    What does not answer is asked again. *kwargs* are what the trigger looks for.
     """
 
     def __init__(self, *, mirror_file: str, until: str, poll_interval: float, **kwargs: Any) -> None:
@@ -54,16 +45,15 @@ class _Looking(BaseTrigger):
             is_last = datetime.now(UTC) >= datetime.fromisoformat(self.until)
             try:
                 mirror = await asyncio.to_thread(load_mirror, Path(self.mirror_file))
-                event = await asyncio.to_thread(self._look, mirror, await known_in_trigger(mirror), is_last)
+                known = await known_in_trigger(mirror)
+                found = ledger_url(mirror, known), landing_zone(mirror, known)
+                event = await asyncio.to_thread(self.look, mirror, *found, is_last)
             except MirroringError as error:
                 event = self.failed(error, is_last)
                 self.log.warning("Looking again: %s" if event is None else "Ending: %s", error)
             if event is not None:
                 yield TriggerEvent(event)
                 return
-
-    def _look(self, mirror: Mirror, known: Known, is_last: bool) -> dict[str, Any] | None:
-        return self.look(mirror, ledger_url(mirror, known), landing_zone(mirror, known), is_last)
 
     def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
         """The event, from mirror, ledger's address and landing zone; None: look again. It runs in a thread."""
@@ -75,15 +65,9 @@ class _Looking(BaseTrigger):
 
 
 class GateTrigger(_Looking):
-    """Ask the gate; send a :class:`~open_mirroring_airflow.gate.GateEvent` when a table may pass or the time is over.
+    """Ask the gate about *tables*; send its answer when one may pass or the time is over.
 
-    The event holds only for the moment of the question: publishing asks again.
-
-    Args:
-        mirror_file: as in every trigger of ours.
-        tables: source tables to ask about.
-        until: after this time the last answer counts.
-        poll_interval: seconds between two questions.
+    It holds only for the moment of the question: publishing asks again.
     """
 
     def __init__(self, mirror_file: str, tables: list[str], until: str, poll_interval: float) -> None:
@@ -99,16 +83,9 @@ class GateTrigger(_Looking):
 
 
 class ResetTrigger(_Looking):
-    """Look whether the reset of a table can go on; the event says so, with *waits_for* and *until*. Starts no Spark.
+    """Look whether the reset of a table can go on beyond its *stage*; the event says so, with *waits_for* and *until*.
 
-    It can when the target shows what the reset waits for, or when an operator has confirmed it. The trigger changes
-    nothing: the task that waits carries the reset on.
-
-    Args:
-        table: the source table.
-        stage: the reset's last record when the wait began.
-        waits_for: what it waits for, in words.
-        kwargs: as in every trigger of ours.
+    It can when the target shows what the reset waits for, or an operator has confirmed it. Nothing is changed here.
     """
 
     def __init__(self, *, table: str, stage: str, waits_for: str, **kwargs: Any) -> None:

@@ -57,13 +57,9 @@ def _coded(tables: Mapping[str, str]) -> str:
 class ReconcileOperator(BaseOperator):
     """Reconcile ledger and landing zone of a mirror, without Spark, and give the run its colour.
 
-    A run's state is that of its leaves, and this one runs whatever happened before (trigger rule ``all_done``). So it
-    fails with ``TABLES_STOPPED`` or ``JOB_FAILED`` for a stopped table and a red task before it, else with
-    ``DONE_WITH_LOSSES`` until an operator has dealt with the losses. Tables on hold leave the run green, with a note,
-    unless only an operator can end the hold.
-
-    The task returns ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "status": {…}}``,
-    the last as ``status --json`` prints it, without tables.
+    A run's state is that of its leaves, and this one runs whatever happened before. So it fails with ``TABLES_STOPPED``
+    or ``JOB_FAILED`` for a stopped table and a red task before it, else with ``DONE_WITH_LOSSES``. Tables on hold leave
+    the run green, with a note, unless only an operator can end the hold. The task returns verdicts, note and status.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)

@@ -7,27 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from open_mirroring.config import Mirror
-from spark_jobs.sources.contract.announced import Announced, Note
+from spark_jobs.sources.contract.source import Announced, Note
 from spark_jobs.sources.registry import format_of, transport_of
 from spark_jobs.sources.sql_server.type_text import is_known
 
 
 @dataclass
 class AnnouncedTable:
-    """A table as its source announces it.
+    """A table as its source announces it; *catalog* are its columns in the source database, where that was asked.
 
-    Attributes:
-        schema: its schema at the source.
-        table: its name there.
-        columns: type by name, in the order in which they were announced; empty where nothing gives the type.
-        key: the key columns in order; empty for a table without key, None where nothing names them.
-        notes: warnings for whoever mirrors it.
-        changes_rows: whether an update or a delete was seen.
-        senders: the databases or tasks that announce it.
-        load: an initial load that lies ready, as settings.
-        is_streamed: whether the source of the changes announces it; else the catalog alone does.
-        keys_differ: whether its key was announced in more than one way.
-        catalog: type by name of the columns that the catalog of the source database has, where it was asked.
+    No type is an empty text. *key* is empty for a table without key, None where nothing names one. *keys_differ*: it
+    was announced in more than one way. *is_streamed*: the catalog alone does not announce it.
     """
 
     schema: str
@@ -44,7 +34,6 @@ class AnnouncedTable:
 
     @property
     def name(self) -> str:
-        """Schema and table, for people."""
         return f"{self.schema}.{self.table}"
 
     @property
@@ -83,19 +72,17 @@ class AnnouncedTable:
 def announcements(
     mirror: Mirror, most: int, database: str | None, spark: Callable[[], Any]
 ) -> dict[tuple[str, str], AnnouncedTable]:
-    """The tables of a source by schema and name, in that order.
+    """The tables of a source by schema and name, in that order, by about *most* messages.
 
-    Args:
-        mirror: its source alone matters.
-        most: about so many messages are looked at.
-        database: name of the connection to the source database, whose catalog tells more; None: it is not asked.
-        spark: gives a session, should one be needed.
-
-    Raises:
-        MirroringError: the source, or the database, cannot be looked at.
+    *database* names the connection to the source database, whose catalog tells more. Errors are those of looking at
+    both.
     """
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
-    for one in _catalog(database, spark) if database is not None else ():
+    if database is None:
+        return dict(sorted(tables.items()))
+    from spark_jobs.sources.jdbc.tables import catalog  # brings a database's client, which few looks ask for
+
+    for one in catalog(database, spark):
         known = tables.get((one.schema, one.table))
         if known is None:
             known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
@@ -103,12 +90,6 @@ def announcements(
         known.catalog = dict(one.columns)
         known.key = known.key or one.key
     return dict(sorted(tables.items()))
-
-
-def _catalog(database: str, spark: Callable[[], Any]) -> Iterable[Announced]:
-    from spark_jobs.sources.jdbc.catalog import catalog  # brings a database's client, which few looks ask for
-
-    return catalog(database, spark)
 
 
 def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:

@@ -1,7 +1,6 @@
 """Compares a mirror file with what its source sends, for `check --sample`.
 
-Most differences are warnings, because a sample shows only a part, and the file may be right (another unique key). A
-difference is a mistake only if it would stop a table with its first change.
+Most differences are warnings; one is a mistake only if it would stop a table with its first change.
 """
 
 from __future__ import annotations
@@ -129,7 +128,6 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
 
 
 def _why_not(sql_type: str, chosen: str | None, *, is_key: bool) -> TerminalError | None:
-    """Why a column cannot land as `types` says; None where it can, or its source's type alone is the matter."""
     if chosen is None or _lands_as(sql_type) is None:
         return None
     try:

@@ -1,8 +1,6 @@
 """Writes the entry of one table into a new mirror file: its settings, and remarks for whoever reads the file.
 
-Nothing is guessed. Where the source leaves a setting open, the table is a comment that says what has to be added.
-Names from the source are data: quoted wherever YAML could read them as anything else, and never written with a
-character that could end a comment.
+Nothing is guessed. Names from the source are data: quoted, and never written with a character that could end a comment.
 """
 
 from __future__ import annotations
@@ -69,7 +67,6 @@ class Entry:
         return any(map(text_smells, self.lines("")))
 
     def lines(self, indent: str) -> list[str]:
-        """The entry as lines of YAML, the dash behind *indent*."""
         above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
         above += [line for remark in self.remarks for line in _comment(re.findall(r"\S+ ?", remark), indent)]
         if self.waits:
@@ -216,7 +213,6 @@ def source_text(announced: AnnouncedTable) -> str:
 
 
 def _target_text(announced: AnnouncedTable) -> str:
-    """The same names at the target where they are safe there, else with underscores for what is not (F-02)."""
     plain = f"{announced.schema}/{announced.table}"
     try:
         return check_target(plain)
@@ -225,12 +221,10 @@ def _target_text(announced: AnnouncedTable) -> str:
 
 
 def _below_home(mirror: Mirror, path: Path) -> str:
-    """A path as the mirror file says it: relative where it lies below the mirror's home."""
     return path.relative_to(mirror.home).as_posix() if path.is_relative_to(mirror.home) else str(path)
 
 
 def _comment(parts: Sequence[str], indent: str) -> list[str]:
-    """A comment of as many lines as it needs, no part of it divided; what is not printable is escaped."""
     lines: list[str] = []
     for part in parts:
         shown = _printable(part)
@@ -241,5 +235,4 @@ def _comment(parts: Sequence[str], indent: str) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """A text from the source as a comment or a terminal may show it."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

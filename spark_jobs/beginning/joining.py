@@ -25,10 +25,7 @@ class PatternMatch(NamedTuple):
 
 
 def fitting(mirror: Mirror, name: str) -> SourceName | None:
-    """Schema and table of a name that messages were ignored under, if a pattern fits it; the last period divides it.
-
-    Where one database alone is read, a name with two periods is mostly that of a table in another one.
-    """
+    """Schema and table of a name that messages were ignored under, if a pattern fits it; the last period divides it."""
     schema, _, table = name.rpartition(".")
     source = mirror.source
     one_database = isinstance(source, ChangeEvents) and source.database is not None

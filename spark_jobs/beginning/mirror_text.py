@@ -42,17 +42,7 @@ def indent_of(text: str) -> str:
 
 
 def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
-    """The text of a mirror file with lines added below ``tables:``, read again: what was there means what it meant.
-
-    Args:
-        text: as it stands in the file.
-        lines: the tables' entries, and comments.
-        file: where the text stands; for mistakes.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``: nothing can be added below ``tables:`` without touching what is there.
-        ConfigError: the text was wrong before.
-    """
+    """The text of a mirror file with lines added below ``tables:``, read again: what was there means what it meant."""
     end = "\r\n" if "\r\n" in text else "\n"
     text = _without_empty_list(text)
     node = _tables_node(text)
@@ -76,11 +66,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
 
 
 def write_file(file: Path, text: str, before: str | None) -> None:
-    """Put the text into the file at once, or not at all; *before* is what it held (None: it was not there).
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """Put the text into the file at once, or not at all; *before* is what it held (None: it was not there)."""
     place = Path(os.path.realpath(file))
     place.parent.mkdir(parents=True, exist_ok=True)
     handle, staged = tempfile.mkstemp(dir=place.parent, prefix=".init-", suffix=".tmp")
@@ -101,16 +87,11 @@ def write_file(file: Path, text: str, before: str | None) -> None:
 
 
 def _without_empty_list(text: str) -> str:
-    """The text with ``tables:`` in place of ``tables: []``, which cannot be added to, and holds nothing to keep."""
     return _EMPTY_LIST.sub(r"\1", text, count=1)
 
 
 def _tables_node(text: str) -> yaml.SequenceNode | None:
-    """The list of the tables; None where there is no word ``tables:`` yet.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The list of the tables; None where there is no word ``tables:`` yet."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise _unknown_shape(None, "it is written in braces, not as lines of `name: value`")
@@ -130,7 +111,6 @@ def _tables_node(text: str) -> yaml.SequenceNode | None:
 
 
 def _end_of(node: yaml.SequenceNode, lines: Sequence[str]) -> int:
-    """Behind which line the last table ends, with the comments that are indented below its dash."""
     at = _last_line(node) + 1
     column = node.start_mark.column
     probe = at

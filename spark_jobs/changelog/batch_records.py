@@ -1,8 +1,7 @@
 """Writes a record of each batch next to the change log, so that a lost ledger can be rebuilt.
 
-The rows of the log do not show how far a source was read, nor which messages left no row. So the ledger's sealed data
-of a batch are also written to a small file in the log's folder, before the log's commit. Its name begins with an
-underscore, so no reader of the table and no clean-up touches it.
+It has the ledger's sealed data of the batch, which the log's rows do not show, and is written before the log's commit.
+Its name begins with an underscore, so no reader of the table and no clean-up touches it.
 """
 
 from __future__ import annotations
@@ -52,11 +51,7 @@ def write_record(root: Place, number: int, ranges: str, manifest: str, at: datet
 
 
 def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
-    """The records of the batches up to *newest*, by number; missing ones are left out.
-
-    Raises:
-        TerminalError: ``LOG_DAMAGED`` when one cannot be read.
-    """
+    """The records of the batches up to *newest* that are there, by number. Raises ``LOG_DAMAGED``."""
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         found = pool.map(partial(_read, root), range(1, newest + 1))
         return {record.number: record for record in found if record is not None}

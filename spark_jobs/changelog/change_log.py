@@ -1,10 +1,8 @@
 """The change log: a Delta table to which each batch adds its finished files in one commit.
 
-Workers write Parquet files under names that are used once. The driver adds exactly the sealed files, in one commit that
-names the batch (application transaction = batch number). The commit builds on an opened state and is refused when the
-log has moved on, so two drivers never commit the same batch twice. Delta does not check added files, so each footer is
-opened first. The table stays at the oldest protocol, without deletion vectors and column mapping, because workers read
-its files directly. Maintenance removes blocks of batches below the horizon, and files that no commit refers to.
+The driver adds exactly the sealed files, in one commit that names the batch (application transaction) and builds on an
+opened state: two drivers never commit the same batch twice. Each footer is opened first, as Delta does not check. The
+table stays at the oldest protocol, because workers read its files directly.
 """
 
 from __future__ import annotations
@@ -51,8 +49,8 @@ class ChangeLog:
     def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
         """The newest state of the log, created if there is none, and whether it contains the batch.
 
-        The batch's files are compared by name with the sealed ones. If they are the same, *document* is returned as the
-        log's manifest; if the log has others, an empty one.
+        If its files there are the sealed ones, by name, *document* is returned as the log's manifest; else an empty
+        one.
         """
         table = self._open()
         if (table.transaction_version(self._app_id) or 0) < batch:
@@ -66,18 +64,13 @@ class ChangeLog:
         return LogOpened(table.version(), document if found == sealed else "")
 
     def claim(self) -> None:
-        """Create the log if there is none, before a batch is bound to it.
-
-        Raises:
-            TerminalError: ``MIRROR_CLASH`` when it belongs to another mirror.
-        """
+        """Create the log if there is none, before a batch is bound to it. Raises ``MIRROR_CLASH``."""
         self._open()
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
         """Add the manifest's files in one commit based on the state that :meth:`open` returned last.
 
-        Raises:
-            TerminalError: ``LOG_DAMAGED`` when a file does not match the manifest.
+        Raises ``LOG_DAMAGED`` when a file does not match the manifest.
         """
         table = self._opened
         if table is None:
@@ -135,7 +128,7 @@ class ChangeLog:
             uri, options = delta_address(self.root)
             DeltaTable.create(
                 uri,
-                _table_schema(),
+                pa.schema([*LOG_SCHEMA, pa.field(BLOCK, pa.int32())]),
                 mode="ignore",
                 name=self._mirror,  # the creator of the log owns it: only one of two creates version 0
                 partition_by=[BLOCK],
@@ -169,17 +162,8 @@ class ChangeLog:
         return AddAction(file["path"], size, block, modified, True, json.dumps(stats))
 
 
-def _table_schema() -> pa.Schema:
-    return pa.schema([*LOG_SCHEMA, pa.field(BLOCK, pa.int32())])
-
-
 def check_conditional(root: ObjectPath) -> None:
-    """Check that the storage refuses to create an object twice, which every commit depends on (S-10).
-
-    Raises:
-        TerminalError: ``STORE_UNFIT``.
-        MirroringError: the storage's error.
-    """
+    """Check that the storage refuses to create an object twice (S-10). Raises ``STORE_UNFIT``."""
     probe = root / _PROBE
     for _ in range(2):
         try:
@@ -207,11 +191,7 @@ _NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only
 
 
 def drop_blocks(root: Place, dropped: int) -> None:
-    """Remove the blocks whose batches are all up to *dropped*, without rewriting files.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE``.
-    """
+    """Remove the blocks whose batches are all up to *dropped*, without rewriting files."""
     table = opened_log(root)
     first_kept = (dropped + 1) // BATCHES_PER_BLOCK
     if table is None or not table.file_uris(file_pruning_predicate=f"{BLOCK} < {first_kept}"):
@@ -224,10 +204,7 @@ def drop_blocks(root: Place, dropped: int) -> None:
 def vacuum(root: Place, age: timedelta) -> int:
     """Remove files older than *age* that are not part of the log, and old entries of its history; return their number.
 
-    Call it only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE``.
+    Only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
     """
     table = opened_log(root)
     if table is None:

@@ -24,12 +24,7 @@ _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 def opened_log(root: Place) -> DeltaTable | None:
-    """The newest state of the log; None if there is none. Creates nothing.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when it cannot be opened.
-        MirroringError: the storage's error.
-    """
+    """The newest state of the log; None if there is none. Creates nothing. Raises ``CHANGED_MEANWHILE``."""
     with our_log_errors(root, "it cannot be opened"):
         uri, options = delta_address(root)
         try:
@@ -39,11 +34,7 @@ def opened_log(root: Place) -> DeltaTable | None:
 
 
 def refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
-    """Refuse a Delta table that is not the change log of this mirror, by its name.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH``.
-    """
+    """Refuse a Delta table that is not the change log of this mirror, by its name. Raises ``MIRROR_CLASH``."""
     named = table.metadata().name
     if named != mirror:
         owner = f"mirror {named!r}" if named else "another writer"
@@ -64,12 +55,7 @@ def upgraded(table: DeltaTable) -> str:
 
 @contextmanager
 def our_log_errors(root: Place, what: str) -> Iterator[None]:
-    """Convert errors of delta-rs into ours. *what* happened to the log; no signed address is shown.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE``; ``DISK_FULL``.
-        MirroringError: in object storage, the storage's error.
-    """
+    """Convert errors of delta-rs into ours; *what* happened to the log. No signed address is shown."""
     try:
         yield
     except (DeltaError, OSError) as error:

@@ -1,9 +1,7 @@
 """Reads the newest batch of a change log from the entry of its newest commit.
 
-Every run needs it, and most runs find nothing new. So this avoids importing delta-rs and reading all entries since the
-last checkpoint.
-
-Public source: Delta Lake, *Delta Transaction Log Protocol*: names of entries, transaction identifiers.
+Every run needs it: this avoids importing delta-rs and reading all entries since the last checkpoint. Public source:
+Delta Lake, *Delta Transaction Log Protocol*.
 """
 
 from __future__ import annotations
@@ -26,10 +24,7 @@ def app_id(mirror: str) -> str:
 def newest_in_log(root: Place, mirror: str) -> int:
     """The newest batch of a mirror in its change log; 0 if there is none, or no log. Creates nothing.
 
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when the log cannot be opened.
-        TerminalError: ``MIRROR_CLASH`` when the log belongs to another mirror.
-        MirroringError: the storage's error.
+    Raises ``CHANGED_MEANWHILE`` when the log cannot be opened; ``MIRROR_CLASH`` when it belongs to another mirror.
     """
     newest = None
     # If this fails, reading the complete state reports the reason.

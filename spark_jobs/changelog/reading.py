@@ -1,7 +1,7 @@
 """Reads log files in a worker: only the row groups, columns and rows that a plan needs.
 
-Files are sorted by table and key bucket. So the statistics of most row groups prove that all or none of their rows are
-wanted; the rows of the others are checked one by one.
+Files are sorted by table and key bucket, so the statistics of most row groups prove that all or none of their rows are
+wanted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyarrow.fs import FileSystem
 
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
+from open_mirroring.without_pandas import without_pandas
 from spark_jobs.changelog.arrow_schema import HELD_SCHEMA, LOG_SCHEMA
 from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.schema import CHANGE, TRANSACTION_COLUMNS
@@ -54,10 +55,7 @@ class Wanted(NamedTuple):
         return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
 
     def proof(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool | None:
-        """What the statistics of a row group prove.
-
-        False: no row is wanted. True: every row is a change of the range. None: neither is proved.
-        """
+        """What a row group's statistics prove: no row is wanted (False), all are changes of the range (True), None."""
         asked: dict[str, tuple[Any, Any]] = {
             "tbl": (self.sources[0], self.sources[-1]),
             "bucket": (self.low, self.high - 1),
@@ -88,10 +86,7 @@ def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any, bool] | None:
 def read_changes(
     files: Sequence[str], wanted: Wanted, storage: FileSystem | None = None, schema: pa.Schema = CHANGES_SCHEMA
 ) -> dict[str, pa.Table]:
-    """The wanted changes of log files by source table, in the order of the files; only tables that have any.
-
-    *storage* is the file system of the files; None: the local one. *schema* has the columns to read.
-    """
+    """The wanted changes of log files (in *storage*, or local) by source table, in the order of the files."""
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
         # The wanted parts of a remote file are fetched by few requests.
@@ -134,7 +129,8 @@ def read_history(
     """The *chosen* changes of one table, as :func:`read_changes` reads them."""
     if not files:
         return schema.empty_table()
-    import pyarrow.dataset as ds  # imports pandas, which a tick without changes does not need
+    with without_pandas():
+        import pyarrow.dataset as ds
 
     coded = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
     dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA, filesystem=storage)
@@ -144,7 +140,8 @@ def read_history(
 
 def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:
     """The rows of log files as a dataset that can be filtered."""
-    import pyarrow.dataset as ds
+    with without_pandas():
+        import pyarrow.dataset as ds
 
     return ds.dataset(paths_of(root, files), format="parquet", schema=LOG_SCHEMA, filesystem=arrow_files(root))
 

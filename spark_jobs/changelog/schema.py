@@ -1,8 +1,7 @@
 """The rows of the change log: every message as it was read.
 
-One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows. So one commit
-makes all of them visible. The log keeps duplicates and late changes, too; only the plan decides what they mean. Values
-stay text; publishing types them.
+One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows. It keeps
+duplicates and late changes, too; only the plan decides what they mean. Values stay text.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ def mark_of_escaped(image: bytes) -> int:
 def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
     """Ranges of key buckets (from inclusive, to exclusive) with about *at_most* of a table's *rows* each.
 
-    Their number is a power of two, so the borders of few ranges are borders of many ranges, too. Rows without key
-    (bucket -1) belong to the first range.
+    Their number is a power of two, so borders of few are borders of many, too. Rows without key (-1) are in the first.
     """
     pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())
     width = KEY_BUCKETS // pieces

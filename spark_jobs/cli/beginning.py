@@ -36,14 +36,16 @@ def init(arguments: argparse.Namespace) -> Exit:
     before = _content(file)
     text = _begun(arguments) if before is None else before
     if before is not None and arguments.source is not None:
-        raise UsageError("ARGUMENT_INVALID", f"{file} is there already", way_out="leave --source out: the file says it")
+        raise UsageError(f"{file} is there already", "leave --source out: the file says it")
     mirror = parse_begun(text, file)
     if mirror.entries and not arguments.add:
         what = f"{file} has {len(mirror.entries)} tables already"
-        raise UsageError("ARGUMENT_INVALID", what, way_out="add --add for those that it does not have")
+        raise UsageError(what, "add --add for those that it does not have")
     log.info("looking at %s", mirror.source.place)
     told = announcements(mirror, arguments.sample, arguments.database, _session)
-    chosen = [one for one in told.values() if _is_chosen(one.name, arguments.only, arguments.exclude)]
+    only, exclude = arguments.only or ("*",), arguments.exclude
+    wanted = [one for one in told.values() if any(fnmatchcase(one.name, pattern) for pattern in only)]
+    chosen = [one for one in wanted if not any(fnmatchcase(one.name, pattern) for pattern in exclude)]
     found = _new(mirror, text, chosen, _first_rows(arguments))
     _warn_of_ignored(found, _ignored_before(mirror) if mirror.entries else {})
     if secret := [one for one in found if one.looks_secret]:
@@ -54,9 +56,8 @@ def init(arguments: argparse.Namespace) -> Exit:
     if not active and not mirror.entries:
         reasons = "".join(f"\n  {one.name}: {one.waits}" for one in found)
         raise UsageError(
-            "ARGUMENT_INVALID",
             f"the source announces no table that could be mirrored as it is{reasons}",
-            way_out="see that `format` and `layout` are right; wait until changes are there, name the source database "
+            "see that `format` and `layout` are right; wait until changes are there, name the source database "
             "(--database), or write the tables by hand",
         )
     new = with_tables(text, _lines(found, text, is_first=not mirror.entries), file) if found else text
@@ -81,7 +82,7 @@ def _content(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError("CONFIG_INVALID", f"{file}: {error}", way_out="name a mirror file, or a new one") from None
+        raise UsageError(f"{file}: {error}", "name a mirror file, or a new one", code="CONFIG_INVALID") from None
 
 
 def _begun(arguments: argparse.Namespace) -> str:
@@ -89,7 +90,7 @@ def _begun(arguments: argparse.Namespace) -> str:
     if arguments.source is None:
         what = f"{arguments.file} is not there, and the source is not given"
         way_out = "add --source 'format: sqlserver-ces, transport: files, path: FOLDER', or write all but its tables"
-        raise UsageError("ARGUMENT_INVALID", what, way_out=way_out)
+        raise UsageError(what, way_out)
     given = arguments.source.strip()
     try:
         source: Any = yaml.safe_load(given if given.startswith("{") else f"{{{given}}}")
@@ -97,13 +98,8 @@ def _begun(arguments: argparse.Namespace) -> str:
         source = None
     if not isinstance(source, dict):
         way_out = "write its settings as in a mirror file: 'format: sqlserver-ces, transport: files, path: FOLDER'"
-        raise UsageError("ARGUMENT_INVALID", "--source is not a list of settings", way_out=way_out)
+        raise UsageError("--source is not a list of settings", way_out)
     return begun_text(arguments.file.stem, source)
-
-
-def _is_chosen(name: str, only: Sequence[str], exclude: Sequence[str]) -> bool:
-    """Whether a table is wanted, by patterns of ``schema.table`` in which * stands for anything."""
-    return any(fnmatchcase(name, one) for one in only or "*") and not any(fnmatchcase(name, one) for one in exclude)
 
 
 def _ignored_before(mirror: Mirror) -> dict[str, int]:
@@ -127,9 +123,7 @@ def _warn_of_ignored(found: Sequence[Entry], ignored: Mapping[str, int]) -> None
 
 def _first_rows(arguments: argparse.Namespace) -> FirstRows:
     if arguments.export is not None and not arguments.export.is_dir():
-        raise UsageError(
-            "PLACE_MISSING", f"{arguments.export} is not a folder", way_out="name the folder of the export"
-        )
+        raise UsageError(f"{arguments.export} is not a folder", "name the folder of the export", code="PLACE_MISSING")
     return FirstRows(
         arguments.database, arguments.export, arguments.export_format, arguments.stream_from, arguments.unseen
     )

@@ -179,17 +179,11 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
 
 
 def mirrors_of(paths: list[Path]) -> list[Mirror]:
-    """The mirrors of some files and folders.
-
-    Raises:
-        UsageError: ``ARGUMENT_INVALID`` for one without any.
-    """
+    """The mirrors of some files and folders. Raises ``ARGUMENT_INVALID`` for one without any."""
     mirrors: list[Mirror] = []
     for path in paths:
         found = load_mirrors(path, standing) if path.is_dir() else [load_mirror(path)]
         if not found:
-            raise UsageError(
-                "ARGUMENT_INVALID", f"{path} holds no mirror file", way_out="name a file, or a folder of them"
-            )
+            raise UsageError(f"{path} holds no mirror file", "name a file, or a folder of them")
         mirrors += found
     return mirrors

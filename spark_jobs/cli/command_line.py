@@ -7,7 +7,6 @@ traceback.
 from __future__ import annotations
 
 import argparse
-import difflib
 import gc
 import importlib
 import logging
@@ -18,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from open_mirroring.operate.arguments import add_arguments, argument, flag, positive, seconds
 from open_mirroring.operate.operations import EXPORT, EXPORT_FORMAT, FILE, JSON, OPERATIONS, Operation
@@ -124,17 +123,6 @@ def _ours(error: Exception) -> MirroringError | None:
 def _failed(text: str, code: int) -> int:
     print(f"{_PROGRAM}: {text}", file=sys.stderr)
     return code
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what a misspelled command was meant to be, in place of a list of all."""
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            near = difflib.get_close_matches(str(value), list(action.choices), 1)
-            hint = f"did you mean {near[0]!r}?" if near else "`open-mirroring --help` lists all"
-            raise argparse.ArgumentError(None, f"there is no command {value!r}; {hint}")
-        super()._check_value(action, value)
 
 
 class _Version(argparse.Action):
@@ -264,11 +252,9 @@ _DEBUG = flag("--debug", "show the entire trace of an error")
 @cache
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
+    parser = argparse.ArgumentParser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
-    commands = parser.add_subparsers(
-        parser_class=argparse.ArgumentParser, dest="command", required=True, metavar="COMMAND"
-    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for one in (*_EXAMINING, *OPERATIONS, *_SERVING):
         command = commands.add_parser(one.name, help=one.about, description=f"{one.about[:1].upper()}{one.about[1:]}.")
         command.set_defaults(operation=one)

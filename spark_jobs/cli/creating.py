@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Engine
 
@@ -47,9 +47,7 @@ def create(arguments: argparse.Namespace) -> Exit:
     mirror = load_mirror(arguments.file)
     zone = mirror.landing_zone
     if zone.store != "onelake":
-        raise UsageError(
-            "ARGUMENT_INVALID", "a local landing zone belongs to no mirrored database", way_out="set `store: onelake`"
-        )
+        raise UsageError("a local landing zone belongs to no mirrored database", "set `store: onelake`")
     connection = onelake_connection(resolve(zone.connection or ""))
     api = FabricApi(connection.fabric_endpoint, connection.login, connection.timeout_seconds)
     made = create_database(mirror, ledger_of(mirror), api)
@@ -58,11 +56,7 @@ def create(arguments: argparse.Namespace) -> Exit:
 
 
 def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
-    """Every step that is not done yet; mirroring is started last, and only when every table is complete (F-42).
-
-    Raises:
-        MirroringError: what a step raises; the next call goes on there.
-    """
+    """Every step that is not done yet; mirroring is started last, and only when every table is complete (F-42)."""
     database = find_or_create(mirror, api)
     status = settled(api, database)
     log.info("the mirrored database %s is there", database.name)
@@ -81,16 +75,13 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     reader = LedgerReader(ledger, mirror.name)
     rows, held, stopped = dict[str, int](), dict[str, str](), dict[str, str]()
     if any(table.initial_load for table in mirror.tables):
-        loaded = _load(mirror, ledger, mirroring=status.state is not DatabaseState.INITIALIZED)
+        from spark_jobs.initial_load import load
+        from spark_jobs.runtime.tasks import session_on_demand
+
+        is_mirroring = status.state is not DatabaseState.INITIALIZED
+        loaded = load(mirror, ledger, session_on_demand(mirror, "create"), mirroring=is_mirroring)
         rows, held, stopped = dict(loaded.rows), dict(loaded.held), dict(loaded.stopped)
     after = reader.tables()
     stopped |= {s: f"{state.stop_code}: {state.stop_what}" for s, state in after.items() if state.stop_code}
     state = settled(api, database).said if stopped or held else start_if_new(api, database)
     return Created(database.workspace, database.id, state, rows, held, stopped)
-
-
-def _load(mirror: Mirror, ledger: Engine, *, mirroring: bool) -> Any:
-    from spark_jobs.initial_load import load
-    from spark_jobs.runtime.tasks import session_on_demand
-
-    return load(mirror, ledger, session_on_demand(mirror, "create"), mirroring=mirroring)

@@ -32,10 +32,7 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 
 
 def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
-    """Take the decision, and look at its table, so that an operator sees at once whether the cause is still there.
-
-    *fields* are those of a form whose arguments the command line spells in another way.
-    """
+    """Take the decision, and look at its table: is the cause still there? *fields* are more of the form's."""
     mirror, ledger = _opened(arguments)
     operation: Operation = arguments.operation
     given = {one.field: getattr(arguments, one.name.strip("-")) for one in operation.fields if one.name}
@@ -58,15 +55,12 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
         return decided(arguments, subject="".join(f"{name}\n" for name in arguments.dropped))
     column, _, renamed_to = arguments.renamed.partition("=")
     if not (column and renamed_to):
-        raise UsageError("ARGUMENT_INVALID", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")
+        raise UsageError(f"{arguments.renamed!r} is not OLD=NEW", "--renamed OLD=NEW")
     return decided(arguments, subject=column, renamed_to=renamed_to)
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
-    """Accept the newest full load of the source, unless the log does not show where it begins.
-
-    The next run builds the table from it.
-    """
+    """Accept the newest full load of the source, unless the log does not show where it begins."""
     from spark_jobs.reload_table import came_again, declared_table
 
     mirror, ledger = _opened(arguments)
@@ -87,11 +81,11 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     if arguments.letter is not None:
         batch, origin, place = arguments.letter
         if not (batch.isdecimal() and place.isdecimal()):
-            raise UsageError("ARGUMENT_INVALID", f"{batch} and {place} are to be numbers", way_out=_LIST_LETTERS)
+            raise UsageError(f"{batch} and {place} are to be numbers", _LIST_LETTERS)
         at = LetterPlace(int(batch), origin, int(place))
     choice = LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before, at)
     if choice == LetterChoice():
-        raise UsageError("ARGUMENT_INVALID", "no dead letter is named", way_out=_LIST_LETTERS)
+        raise UsageError("no dead letter is named", _LIST_LETTERS)
     if choice == LetterChoice(OFFSETS_MISSING):
         lost = accept_gaps(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
         if not lost:

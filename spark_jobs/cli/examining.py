@@ -43,22 +43,17 @@ class Examined(NamedTuple):
     found: str
     way_out: str = ""
 
-    @property
-    def is_sound(self) -> bool:
-        """Nothing has to be done."""
-        return not self.way_out
-
 
 def doctor(arguments: argparse.Namespace) -> Exit:
     """Examine everything, and show first what has to be done; 2 when something has."""
     found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]
-    wrong = sum(not one.is_sound for one in found)
+    wrong = sum(bool(one.way_out) for one in found)
     if arguments.json:
-        print(json_text([{**one._asdict(), "sound": one.is_sound} for one in found]))
+        print(json_text([{**one._asdict(), "sound": not one.way_out} for one in found]))
     else:
         print(f"{wrong or 'None'} of {len(found)} examinations need an operator.")
-        for one in sorted(found, key=lambda one: one.is_sound):
-            print(wrapped(f"{'ok  ' if one.is_sound else 'FAIL'}  {one.what}: {one.found}", 0))
+        for one in sorted(found, key=lambda one: not one.way_out):
+            print(wrapped(f"{'FAIL' if one.way_out else 'ok  '}  {one.what}: {one.found}", 0))
             if one.way_out:
                 print(wrapped(f"Fix: {one.way_out}", 6))
     return Exit.USAGE if wrong else Exit.DONE
@@ -139,7 +134,7 @@ def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
         if error.code not in told:
             yield Examined(what, f"{error.code}: {error.what}", error.way_out)
     except SQLAlchemyError as error:
-        yield Examined(what, f"it does not answer: {type(error).__name__}", "look after the database")
+        yield Examined(what, f"it does not answer: {type(error).__name__}", "check the database")
 
 
 def _clock(mirror: Mirror, ledger: Engine) -> Examined:

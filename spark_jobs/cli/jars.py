@@ -18,8 +18,7 @@ _PINS = Path(__file__).resolve().parents[1] / "runtime" / "jars"
 def jars(arguments: argparse.Namespace) -> Exit:
     """Fetch what is missing from Maven Central and check every sum; nothing else ever gets into the folder.
 
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE``; what Java or the repository said stands above it.
+    Raises ``INSTALLATION_INCOMPLETE``, below what Java or the repository said.
     """
     folder: Path = (arguments.folder or jars_folder()).absolute()
     folder.mkdir(parents=True, exist_ok=True)

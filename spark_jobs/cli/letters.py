@@ -14,8 +14,8 @@ from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run, not_begun
 from spark_jobs.cli.reporting import dead_letters_text, json_text
-from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
+from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows
 
 

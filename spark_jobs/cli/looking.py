@@ -25,7 +25,7 @@ from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text
 from spark_jobs.cli.status_text import colours_wanted, status_text
-from spark_jobs.letters.counting import ensure_counted
+from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
-    from spark_jobs.letters.dead_letters import DeadLetter, ListedLetters
+    from spark_jobs.letters.dead_letters import ListedLetters
 
 WIDTH = 100
 """Columns of a terminal that texts fit."""
@@ -128,15 +128,12 @@ def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
     per_table = [f"{shown(source)} {letters.count}" for source, letters in concerned if letters.count]
     foreign = f"; {counts.foreign} are about tables that are not mirrored" if counts.foreign else ""
     lines = [wrapped(f"open: {counts.count}" + (f" ({', '.join(per_table)})" if per_table else "") + foreign, 0)]
+    place = "batch {0.batch}, {0.origin}:{0.place} ({0.kind})".format
     for code, way_out in {letter.code: letter.way_out for letter in listed.letters}.items():
         found = [letter for letter in listed.letters if letter.code == code]
-        lines += ["", code, *grouped((_place(one), f"{one.table or '(no table)'}: {one.reason}") for one in found)]
+        lines += ["", code, *grouped((place(one), f"{one.table or '(no table)'}: {one.reason}") for one in found)]
         lines.append(wrapped(f"Fix: {way_out}"))
     return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
-
-
-def _place(letter: DeadLetter) -> str:
-    return f"batch {letter.batch}, {letter.origin}:{letter.place} ({letter.kind})"
 
 
 def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:

@@ -67,9 +67,7 @@ def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
     mirror, reason = load_mirror(arguments.file), None
     if arguments.apply:
         if not (arguments.approved_by and arguments.reason):
-            raise UsageError(
-                "ARGUMENT_INVALID", "--apply needs a name and a reason", way_out="add --approved-by NAME --reason TEXT"
-            )
+            raise UsageError("--apply needs a name and a reason", "add --approved-by NAME --reason TEXT")
         reason = _reason(arguments)
     done = rebuild(mirror, ledger_to_look(mirror.ledger_url()), reason)
     if arguments.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import os
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import uvicorn
 
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.page import LoopbackDoor, MirrorShelf, Surroundings, TokenDoor, build_app
+from open_mirroring.remote.trusted_hosts import is_loopback
 
 TOKEN = "OPEN_MIRRORING_UI_TOKEN"
 """Environment variable with the token; not an argument, which every user of the machine sees."""
@@ -20,32 +20,20 @@ _TOKEN_LENGTH = 16
 def ui(arguments: argparse.Namespace) -> Exit:
     """Serve until interrupted."""
     token = os.environ.get(TOKEN, "")
-    if not token and not _is_loopback(arguments.host):
+    if not token and not is_loopback(arguments.host):
         raise UsageError(
-            "ARGUMENT_INVALID",
             f"{arguments.host} can be reached from other machines, but who may look and decide is not set",
-            way_out=f"set {TOKEN} to a secret of {_TOKEN_LENGTH} characters or more, or leave --host out",
+            f"set {TOKEN} to a secret of {_TOKEN_LENGTH} characters or more, or leave --host out",
         )
     if token and len(token) < _TOKEN_LENGTH:
-        raise UsageError(
-            "ARGUMENT_INVALID", f"{TOKEN} has fewer than {_TOKEN_LENGTH} characters", way_out="take a longer secret"
-        )
+        raise UsageError(f"{TOKEN} has fewer than {_TOKEN_LENGTH} characters", "take a longer secret")
     places = arguments.mirrors or [Path("mirrors")]
     for place in places:
         if not place.exists():
-            raise UsageError(
-                "ARGUMENT_INVALID", f"there is no {place}", way_out="name a mirror file, or a folder of them"
-            )
+            raise UsageError(f"there is no {place}", "name a mirror file, or a folder of them")
     app = build_app(Surroundings(MirrorShelf(places), TokenDoor(token) if token else LoopbackDoor()))
     address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     print(f"the page: http://{address}:{arguments.port}/ (Ctrl-C ends it)", flush=True)
     # Addresses may hold the token, so none is logged.
     uvicorn.run(app, host=arguments.host, port=arguments.port, log_level="warning", access_log=False)
     return Exit.DONE
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -28,10 +28,7 @@ def colours_wanted() -> bool:
 def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = False) -> str:
     """The answer in a sentence, a line for each table, then what needs attention, and notes; equal ones once.
 
-    Args:
-        status: what is known of the mirror.
-        wide: also how far the mirror and each table are, by internal positions.
-        coloured: whether verdicts are painted.
+    With *wide* also how far the mirror and each table are, by internal positions; *coloured* verdicts are painted.
     """
     sections = [[headline(status), *(_positions(status) if wide else ())], [_table(status, wide, coloured)]]
     if attention := [*_attention(status, coloured)]:

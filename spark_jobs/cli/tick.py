@@ -32,19 +32,12 @@ _READ = ("batch", "counts", "waiting_files", "overdue", "joined")
 
 
 class Ticked(NamedTuple):
-    """What a tick did.
+    """What a tick did: what it *read*, new file numbers by table, tables *held* or *stopped* with the reason.
 
-    Attributes:
-        read: what was read.
-        files: new file numbers by table.
-        held: tables on hold, with the reason; *stopped* likewise, of the chosen tables.
-        waiting: tables that still have changes in the log, or a load, to be published.
-        losses: what the mirror's tables lack, or may lack, by table: of all of them, for all are read.
-        told: dead letters and ignored tables, as the loss report documents them.
-        awaited: what is there and cannot be read or published before something else comes.
-        lacking: whether tables lack some of that: it is not only files that are still being written.
-        reloading: tables that are being built again.
-        failed: the error that ended reading; publishing went on with what the log has.
+    *waiting* tables still have changes or a load to be published; *losses* are those of all tables; *told* are dead
+    letters and ignored tables. *awaited* is what cannot be read or published before something else comes, and *lacking*
+    whether tables lack some of that. *reloading* tables are being built again. *failed* ended reading; publishing went
+    on.
     """
 
     read: Extracted
@@ -68,9 +61,8 @@ class Ticked(NamedTuple):
     def exit(self) -> Exit:
         """The failure of reading, then stopped tables, then losses, then a hold of a table that has changes to publish.
 
-        A table that is being built again or loaded is incomplete at the target, and may wait for an operator: it holds
-        whatever else was done. So does what is awaited, for the tables lack it. A file that may just be written holds
-        once the source has nothing new, or its writer seems to have left it.
+        A table that is being built or loaded holds, and so does what is awaited, for tables lack it. A file that may
+        just be written holds once the source has nothing new, or its writer seems to have left it.
         """
         if self.failed is not None:
             return exit_of(self.failed)
@@ -99,16 +91,10 @@ def tick(
     only: Sequence[str] | None = None,
     backfill: Backfill | None = None,
 ) -> Ticked:
-    """Read what is new at the source, publish what may be published (of *only*, if given), and look at the result.
-
-    A *backfill* is read before, as :func:`~spark_jobs.extract_changes.extract` says.
+    """Read what is new at the source (first a *backfill*), publish (of *only*, if given), and look at the result.
 
     An error in reading does not keep back what was read before; it is returned, and decides the exit code. A mirror
     whose log and ledger do not belong together does not publish either.
-
-    Raises:
-        TransientError: ledger or store do not answer.
-        TerminalError: the mirror's extraction is stopped; the mirror file does not fit the ledger.
     """
     reader = LedgerReader(ledger, mirror.name)
     read, failed = Extracted(None, {}, ()), None

@@ -86,18 +86,14 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
 
 
 def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
-    """The tables that an argument names; None when it is not given.
-
-    Raises:
-        UsageError: ``ARGUMENT_INVALID``.
-    """
+    """The tables that an argument names; None when it is not given. Raises ``ARGUMENT_INVALID``."""
     if text is None:
         return None
     known = [table.source for table in mirror.tables]
     wanted = [text] if text in known else [name.strip() for name in text.split(",")]
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise UsageError("ARGUMENT_INVALID", f"the mirror has no table {unknown[0]!r}", way_out=f"choose from {known}")
+        raise UsageError(f"the mirror has no table {unknown[0]!r}", f"choose from {known}")
     return wanted
 
 
@@ -109,9 +105,9 @@ def prove(arguments: argparse.Namespace) -> Exit:
     mirror, ledger = _opened(arguments)
     asked = ProofOptions(_exports(mirror, arguments), arguments.settle, arguments.looks)
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
-        raise UsageError("ARGUMENT_INVALID", f"{arguments.repair_plan} is there already", way_out="name a new file")
+        raise UsageError(f"{arguments.repair_plan} is there already", "name a new file")
     if arguments.correct and not (arguments.approved_by and arguments.why):
-        raise UsageError("ARGUMENT_INVALID", "no one approves it", way_out="add --approved-by NAME and --why TEXT")
+        raise UsageError("no one approves it", "add --approved-by NAME and --why TEXT")
     spark = session_on_demand(mirror, "prove")
     proved = run(mirror, ledger, spark, arguments.tables, asked)
     if arguments.correct:
@@ -162,7 +158,7 @@ def _exports(mirror: Mirror, arguments: argparse.Namespace) -> Mapping[str, Proo
             types = {} if given is None else given.types
             found[table.source] = ProofExport.model_validate({**settings, "since": arguments.since, "types": types})
         except ValidationError as error:
-            raise UsageError("ARGUMENT_INVALID", error.errors()[0]["msg"], way_out="fix --since") from None
+            raise UsageError(error.errors()[0]["msg"], "fix --since") from None
     return found
 
 

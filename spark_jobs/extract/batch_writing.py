@@ -92,22 +92,16 @@ class BatchWriting:
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what the scope names into log files of a new attempt; the manifest tells where that was read (G-142).
 
-        Raises:
-            NewTablesSeen: it names tables that are not mirrored and may join; nothing of the attempt counts (G-70).
-            TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
-            TransientError: what a transport raises.
+        Raises NewTablesSeen if it names tables that may join: nothing of the attempt counts (G-70). Raises
+        ``COUNTS_DIFFER``, and what a transport does.
         """
-        manifest = self._written(batch, scope)
-        return replace(manifest, facts=merged((manifest.facts, self._begun_empty(scope))), reads=self.reads)
-
-    def _begun_empty(self, scope: Scope) -> Facts:
-        """The partitions that had nothing at the first look: the next message of each is not its first (G-143)."""
-        facts: NewFacts = {}
+        manifest, begun_empty = self._written(batch, scope), NewFacts()
         if isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound":
             for one in scope.ranges:
+                # A partition that had nothing at the first look: its next message is not its first (G-143).
                 if 0 < one.start == one.end:
-                    READ_PLACES.add(facts, [Run(one.start, one.start - 1)], name=one.name)
-        return facts
+                    READ_PLACES.add(begun_empty, [Run(one.start, one.start - 1)], name=one.name)
+        return replace(manifest, facts=merged((manifest.facts, begun_empty)), reads=self.reads)
 
     def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex
@@ -307,20 +301,18 @@ class BatchWriting:
             )
 
     def _new_schemas(self, parts: Sequence[Part], known: Sequence[SourceSchema]) -> list[SourceSchema]:
-        return sorted(self._announced(parts) - set(known))
-
-    def _announced(self, parts: Sequence[Part]) -> set[SourceSchema]:
-        """Structures announced by messages, and those waited for that the schema registry knows."""
+        """New structures announced by messages, and those waited for that the schema registry knows."""
         structures = {schema for part in parts for schema in part.schemas}
-        if self.registry is None:
-            return structures
-        waiting = {identity for part in parts for identity in part.written.fragments}
-        waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
-        return structures | set(self.registry.schemas(waiting))
+        if self.registry is not None:
+            waiting = {identity for part in parts for identity in part.written.fragments}
+            waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
+            structures |= set(self.registry.schemas(waiting))
+        return sorted(structures - set(known))
 
     def _size(self, ranges: Iterable[BoundRange]) -> int:
-        """About how many bytes there are to read."""
-        return self.transport.bytes_of_a_place * sum(bound.end - bound.start for bound in ranges)
+        """About as much work as so many bytes of plain rows."""
+        places = sum(bound.end - bound.start for bound in ranges)
+        return int(self.format.work_per_byte * self.transport.bytes_of_a_place * places)
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough; queried ones are one each."""

@@ -1,8 +1,7 @@
 """Corrections: reads the rows of some keys from the source as they are now, into the change log.
 
-They are a batch of their own, by the protocol of every other batch. A recorded proof names the keys. The newest
-position of the table is noted before the rows are read, so changes that arrive later win. A key that the source does
-not have becomes a delete.
+They are a batch of their own; a recorded proof names the keys. The newest position of the table is noted before the
+rows are read, so later changes win. A key that the source does not have becomes a delete.
 """
 
 from __future__ import annotations

@@ -52,14 +52,10 @@ Point = Callable[[], Scope]
 
 
 class ExtractionDriver:
-    """Answers the protocol's requests.
+    """Answers the protocol's requests for the mirror's *ledger* and *source*.
 
-    Attributes:
-        ledger: the mirror's ledger, as extraction sees it.
-        source: its source.
-        completed: the batches that this run completed.
-        joined: tables that joined by a pattern in this run, each with what the source told of it.
-        manifest: what was sealed for the newest of them; None when there is none.
+    *completed* are the batches that this run completed, *manifest* what was sealed for the newest of them. *joined* are
+    tables that joined by a pattern in this run, each with what the source told of it.
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
@@ -114,11 +110,7 @@ class ExtractionDriver:
         return self._mirror.has_patterns and fitting(self._mirror, name) is not None
 
     def look_for_tables(self) -> None:
-        """Have tables join of which nothing would be read before the mirror names them (G-70).
-
-        Raises:
-            MirroringError: the source cannot be looked at; ``CONFIG_INVALID``.
-        """
+        """Have tables join of which nothing would be read before the mirror names them (G-70)."""
         transport = self.source.transport
         if self._mirror.has_patterns and transport.reads_named_tables:
             announced = together(transport.announced(self.source.format, 0, lambda: self.spark))
@@ -127,8 +119,8 @@ class ExtractionDriver:
     def _write(self, batch: protocol.Batch) -> Manifest:
         """The manifest of one attempt that met no table for the first time.
 
-        An attempt that meets one is given up, and the same ranges are read again with it: so none of its changes is
-        passed over, and all are in the batch that they belong to.
+        One that meets one is given up, and the same ranges are read again with it: so none of its changes is passed
+        over.
         """
         scope = Scope.from_json(batch.ranges)
         while True:
@@ -159,11 +151,7 @@ class ExtractionDriver:
         return found
 
     def _join(self, announced: Iterable[AnnouncedTable], batch: int) -> None:
-        """Register what joins; extraction goes on with it.
-
-        Raises:
-            TerminalError: ``CONFIG_INVALID``: nothing of the batch is sealed, and the next run tries again.
-        """
+        """Register what joins; extraction goes on with it. On ``CONFIG_INVALID`` nothing of the batch is sealed."""
         found = joining(self._mirror, announced)
         said: dict[str, str] = {}
         tables: list[Joining] = []
@@ -199,12 +187,7 @@ class ExtractionDriver:
         return any(is_overdue(fragment, self._timeout) for fragment in fragments)
 
     def drive(self, agenda: Sequence[Point]) -> None:
-        """Run the protocol to its end.
-
-        Raises:
-            TerminalError: the source or the log is not as it must be; the code says which.
-            TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
-        """
+        """Run the protocol to its end. Raises TerminalError if the source or the log is not as it must be."""
         self._agenda = list(agenda)
         request = drive_one(protocol.start(), protocol.step, self.answer, protocol.Finished).request
         if isinstance(request, protocol.Finished) and request.stopped:
@@ -298,10 +281,6 @@ def log_ranges(
     """Carry the ranges that *find* names, given what is bound, into the log as one batch; None when it names none.
 
     A batch that another run left open is finished before, whatever it holds.
-
-    Raises:
-        TerminalError: as :meth:`ExtractionDriver.drive`.
-        TransientError: as :meth:`ExtractionDriver.drive`.
     """
     driver = ExtractionDriver(mirror, ledger, spark)
     named: list[BoundRange] = []

@@ -56,15 +56,9 @@ class FragmentJoining:
         *,
         announced: bool,
     ) -> list[Part]:
-        """The parts of the manifest that joining adds to those of reading.
+        """The parts of the manifest that joining adds to the *parts* of reading; *first_task* is the first free number.
 
-        Args:
-            batch: the batch's number.
-            attempt: the attempt's unique name.
-            first_task: the first number that no task of this attempt has.
-            parts: what the reading tasks returned.
-            schemas: every structure known by now.
-            announced: whether one of them is new, so that everything that waits is tried again.
+        *schemas* are all structures known; if one of them was *announced* now, everything that waits is tried again.
         """
         known = {fragment.identity: fragment for fragment in self.ledger.open_fragments()}
         fresh: dict[str, WaitingPieces] = {}

@@ -1,9 +1,8 @@
 """Judges rows of a source's own full load that arrive again: they repeat logged rows, or show a new load.
 
-Messages arrive at least once, so a row that equals a logged one is a repetition. A row that differs from the loaded row
-of its key shows that the source loaded the table again. Where a load seems to come a second time, the rows of the first
-one that it lacks are counted: the source may have deleted them (G-85). This needs no JVM: DuckDB queries the log's
-files in place (K-18, K-67).
+A row that equals a logged one is a repetition. One that differs from the loaded row of its key shows that the source
+loaded the table again. Where a load seems to come a second time, the rows of the first one that it lacks are counted:
+the source may have deleted them (G-85). DuckDB queries the log's files in place (K-18, K-67).
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Reads initial loads into the change log, for tables that cannot be loaded straight into the landing zone.
 
-A partial change is completed from earlier rows, so the log must hold the loaded rows too. The files of a table of
-delimited text are all written by the plan, so its load goes through the log as well. Chunks of rows become batches by
-the protocol of every other batch, and the plan publishes them like changes. Nothing of such a table is published
-before its last chunk is in the log (G-04).
-
-A row of a load is logged as an INSERT in an incarnation of its own, below every stream of its table. Each generation
-of the table has another one, so rows of an earlier load do not come back. All rows of a load stand at one position: a
-key that the load holds twice with two contents is found as a conflict, and a chunk that is read twice changes nothing
-(G-02, G-04, G-08).
+A partial change is completed from earlier rows, and files of delimited text are all written by the plan. Chunks become
+batches by the usual protocol; nothing of such a table is published before its last chunk is in the log (G-04). A row is
+logged as an INSERT in an incarnation of its own, below every stream, all at one position: a key with two contents is a
+conflict, and a chunk that is read twice changes nothing (G-02, G-04, G-08).
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.planning import OTHER_SETTINGS, export_of, pace_of, part_of, pieces_of, settings_of
-from spark_jobs.load.task import MeasuredRows, Rows
+from spark_jobs.load.task import Rows, measured
 from spark_jobs.load.work import is_mendable
 from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
@@ -86,10 +81,7 @@ class BaseChunk(NamedTuple):
 
 
 def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk:
-    """Log one chunk of an export; an error comes back as a value.
-
-    The exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
-    """
+    """Log one chunk of an export; the exports, which may hold logins, come with the function. An error is a value."""
     return log_chunk(
         ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema), task.target
     )
@@ -97,15 +89,15 @@ def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
     """Log the rows of one chunk; an error comes back as a value, and nothing refers to files written before it."""
-    writer, read, measured = target.log.writer(), 0, MeasuredRows(rows, target.columns)
+    writer, read, shortest = target.log.writer(), 0, dict[str, int]()
     try:
-        for table in measured:
+        for table in measured(rows, target.columns, shortest):
             writer.add(base_rows(table, target, read))
             read += table.num_rows
     except MirroringError as error:
         return BaseChunk(target.origin, Part(), error)
     facts: NewFacts = {}
-    for name, length in measured.shortest.items():
+    for name, length in shortest.items():
         SHORTEST_VALUES.add(facts, length, table=target.source, name=name)
     return BaseChunk(target.origin, Part(writer.finish(), facts, counts={"loaded": read}))
 
@@ -177,8 +169,8 @@ class LoggedLoads:
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
         """The parts of the batch's manifest.
 
-        A chunk that cannot be read delays no other chunk and no batch: a later batch binds it again, or its table stops
-        where nobody can mend the cause. A chunk of an earlier generation is not read.
+        A chunk that cannot be read delays no other: a later batch binds it again, or its table stops where nobody can
+        mend the cause. A chunk of an earlier generation is not read.
         """
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[Part](), dict[str, str]()

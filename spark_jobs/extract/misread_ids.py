@@ -1,7 +1,7 @@
 """Finds ids by which messages of a topic were taken for changes of one table, until it announced them for another.
 
-An id counts in the topic that announces it; another topic may use it, for metadata may have a topic of their own
-(K-06). So the ledger keeps which ids a topic used without having announced them, and whose they were (K-85).
+An id counts in the topic that announces it, and another topic may use it (K-06): so the ledger keeps which ids a topic
+used without having announced them (K-85).
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ def misread(used: Iterable[SourceSchema], announced: Collection[SourceSchema]) -
 
 
 def stops_of_shared(found: Iterable[Misread], tables: Mapping[str, MirroredTable]) -> dict[str, Stop]:
-    """The stops of the mirrored tables on both sides: one has rows that the other one lacks.
-
-    *tables* are those by their names in messages; a stop is found by the name that the mirror file gives.
-    """
+    """The stops of the mirrored *tables*, by their names in messages, on both sides: one has rows of the other."""
     stops: dict[str, Stop] = {}
     for note, table in sorted(found):
         what = f"topic {note.topic!r} announces the id {note.schema_id!r} for {table}; its messages before that were"

@@ -18,12 +18,9 @@ _MOST_SENDERS = 3
 
 
 def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> tuple[list[SourceSchema], Mapping[str, Stop]]:
-    """Senders to add to the ledger, and the tables that stop because they had another sender before.
+    """Senders to add to the ledger, and the tables that stop because they had another sender before, or have two.
 
-    The senders that a batch saw are compared with those of earlier batches, and with each other.
-
-    Names of databases and tasks are compared without case, and in a form that the ledger can keep. One that tells no
-    server, and one that does, may be of one task.
+    Names are compared without case. One that tells no server, and one that does, may be of one task.
     """
     known: dict[str, list[str]] = {}
     for schema in kept:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.runtime.tasks import run_job
-from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import SourceSchema
-from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
+from spark_jobs.sources.contract.source import Announced, Format, MessageTransport, Transport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,15 +47,9 @@ def announced_tables(
     ranges: Sequence[BoundRange],
     schemas: Sequence[SourceSchema],
 ) -> list[AnnouncedTable]:
-    """What is known of some tables, in the order of their names; one that nothing tells of is there with its name.
+    """What is known of some tables (``schema.table``), by name; one that nothing tells of is there with its name.
 
-    Args:
-        spark: the session.
-        transport: reads the ranges; proofs that they are as they were bound come with it.
-        form: reads what messages tell.
-        names: the tables, ``schema.table``.
-        ranges: those of the batch, and any others that may tell of them.
-        schemas: the structures that were announced so far.
+    Read are *ranges* of the batch and any others that may tell of them, and the structures announced so far.
     """
     wanted = frozenset(names)
     found = list(_of(wanted, form.described(schemas)))

@@ -25,18 +25,9 @@ from spark_jobs.sources.contract.decoded import SourceSchema
 class Part:
     """What one task returns to the driver: paths, counts and facts, never rows.
 
-    Attributes:
-        written: its log files.
-        facts: what it saw beside the rows.
-        counts: messages by disposition, and whatever else is counted.
-        letters: the dead letters.
-        schemas: structures that its messages announced.
-        met: coordinates of messages that the driver asked for, and that were read.
-        replayed: dead letters that were decoded now.
-        waiting: identities of messages that it could not join yet.
-        opened: messages that still wait after it.
-        closed: identities of messages that no longer wait.
-        given_back: ranges that were not read, each with the reason.
+    *met* are coordinates of messages that the driver asked for, and *replayed* dead letters that were decoded now.
+    *waiting*, *opened* and *closed* are identities of messages that it could not join, that wait after it, and that no
+    longer wait. *given_back* are ranges that were not read, each with the reason.
     """
 
     written: Written = field(default_factory=Written)

@@ -349,12 +349,7 @@ class RowSummary:
         self._ordered_in, self._first_place = format.ordered_in, format.first_place
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self.facts: NewFacts = {}
-        self._letters: list[SeenLetter] = []
-
-    @property
-    def letters(self) -> Sequence[SeenLetter]:
-        """The dead letters."""
-        return self._letters
+        self.letters: list[SeenLetter] = []
 
     def take(self, rows: Iterable[LogRow]) -> None:
         """Look at rows that are about to be written."""
@@ -374,15 +369,15 @@ class RowSummary:
                 KEYLESS.add(self.facts, reject, table=row.tbl)
 
     def _see_letter(self, row: LogRow) -> None:
-        if self._letters and (self._letters[-1].origin, self._letters[-1].place) == (row.origin, row.place):
+        if self.letters and (self.letters[-1].origin, self.letters[-1].place) == (row.origin, row.place):
             # Another row of the same message: no single later row settles both.
-            self._letters[-1] = self._letters[-1]._replace(key=None)
+            self.letters[-1] = self.letters[-1]._replace(key=None)
             return
         reason = (row.reason or "")[:REASON]
         letter = SeenLetter(row.origin, row.place, row.tbl, row.code or "", reason, row.key, row.epoch, row.pos)
-        self._letters.append(letter)
-        if len(self._letters) >= 2 * LETTERS_SHOWN:
-            self._letters = bounded_letters(self._letters, LETTERS_SHOWN)
+        self.letters.append(letter)
+        if len(self.letters) >= 2 * LETTERS_SHOWN:
+            self.letters = bounded_letters(self.letters, LETTERS_SHOWN)
 
     def _see_position(self, origin: str, epoch: str, pos: str, place: int) -> None:
         partition = self._ordered_in(origin)
@@ -391,14 +386,11 @@ class RowSummary:
         major, minor, _ = pos.split(":")
         shown = major
         if self._first_place:
-            if major != LOAD_MAJOR and self._lacks_place(minor):
+            if major != LOAD_MAJOR and minor.endswith("0" * len(self._first_place)):
                 UNCOUNTED.add(self.facts, f"{origin}:{place}")
             begins = major != LOAD_MAJOR and minor.endswith(self._first_place)
             shown = f"{major}:{minor}" if begins else ""
         SHOWN.add(self.facts, {epoch: shown}, name=partition)
-
-    def _lacks_place(self, minor: str) -> bool:
-        return minor.endswith("0" * len(self._first_place))
 
     def _telling(self, rows: pa.Table) -> Iterator[pa.Table]:
         """Parts of changes of which the highest position shows what all of them show."""

@@ -1,7 +1,6 @@
 """Lists the dead letters of a mirror: messages that could not be read, and changes that could not be typed.
 
-The first are rows of the change log, the second are in the ledger. This needs no JVM: DuckDB queries the log's files in
-place.
+The first are rows of the change log, which DuckDB queries in place; the second are in the ledger.
 """
 
 from __future__ import annotations
@@ -29,11 +28,8 @@ _FILES_AT_ONCE = 256
 class DeadLetter(NamedTuple):
     """One dead letter: its coordinates and the reason.
 
-    Attributes:
-        kind: ``unreadable`` (a message in the log without a row) or ``untyped`` (a change whose values do not fit).
-        origin: the source file or partition, and *place* the line, sequence number or offset in it.
-        table: source table; None if the message does not contain it.
-        position: epoch and position, if known.
+    *kind* is ``unreadable`` (a message in the log without a row) or ``untyped`` (a change whose values do not fit).
+    *place* is the line, sequence number or offset in the file or partition *origin*.
     """
 
     kind: Literal["unreadable", "untyped"]
@@ -77,10 +73,7 @@ def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int
     """Write the content of each dead letter to a new file that only its owner can read; return its number of lines.
 
     One JSON object per line: the coordinates, and ``raw`` (the message's bytes in base64) or ``row`` and ``before``
-    (the images of a change that could not be typed).
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, ``ACCESS_DENIED``.
+    (the images of a change that could not be typed). Raises ``ARGUMENT_INVALID``, ``ACCESS_DENIED``.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

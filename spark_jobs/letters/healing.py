@@ -1,11 +1,8 @@
 """Finds dead letters after which no row is outdated any more, because a later row of their key is published.
 
-A dead letter is *healed* when the log has a later change of the same row. That change must be published, typed and
-complete. Then the target shows that row, whatever the letter contained. It is *reloaded* when a complete initial load
-contains its change. Everything unproven stays open: letters without key or position, tables without key, and tables
-that publish every change, because their history lacks the letter's change for ever.
-
-Only log files that may contain a later row are opened, each once. This needs no JVM: DuckDB queries them in place.
+A dead letter is *healed* when the log has a later change of the same row that is published, typed and complete, and
+*reloaded* when a complete initial load contains its change. Everything unproven stays open. Only log files that may
+contain a later row are opened, by DuckDB.
 """
 
 from __future__ import annotations
@@ -48,10 +45,7 @@ _Rows = tuple[list[_Stale], set[tuple[str, str, str | None]]]
 
 
 def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
-    """Settle the open dead letters after which no row is outdated any more; return their number.
-
-    If no table has any, this costs one query.
-    """
+    """Settle the open dead letters after which no row is outdated any more; return their number."""
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables()
     found = _open_rows(ledger, mirror.name, states)
@@ -103,11 +97,7 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
-    """The first batch with a change of the stream that began with the table's load (G-128).
-
-    0 if no stream began so, or no change of it has arrived. A letter of an earlier batch without stream belongs to an
-    older stream: otherwise the reset would have been refused.
-    """
+    """The first batch of the stream that began with the table's load (G-128): earlier letters are older; else 0."""
     if state.start.load_state != "loaded" or state.start.stream_from != BEGINS_EMPTY:
         return 0
     ordinals = reader.epochs([state.id]).get(state.id, {})
@@ -117,20 +107,13 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
 
 
 def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
-    """Whether a letter is a row of a full load that followed changes of its table (K-67).
-
-    No message heals it: by position every change is above it, including those from before the load.
-    """
+    """Whether a letter is a row of a full load that followed changes of its table (K-67): no message heals it."""
     is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
     return is_loaded and row.at.place > starts.get(row.at.origin, row.at.place)
 
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
-    """Whether the table's initial load contains a letter's change, by the same rule as for readable changes.
-
-    A load with which a stream began contains everything that was read before batch *before*, the first one of the
-    stream.
-    """
+    """Whether the table's initial load contains a letter's change; *before* is the first batch of its stream."""
     if (load := state.start.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
         begin = load.begins.get(partition_of(row.at.origin))
         is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
@@ -157,10 +140,7 @@ class _Search:
     def healed(
         self, rows: Sequence[_Stale], untyped: Iterable[tuple[str, str, str | None]]
     ) -> tuple[set[LetterPlace], int]:
-        """The letters all of whose rows have a later one, and the batch up to which nothing has to be searched again.
-
-        The first search for a letter includes earlier batches, because a later row may have arrived before it.
-        """
+        """The letters all of whose rows have a later one, and the batch up to which no search is needed again."""
         state, published = self.state, self.state.row.published_batch
         generation = state.row.generation
         ordinals = self.reader.epochs([state.id]).get(state.id, {})
@@ -244,10 +224,7 @@ class _Search:
         return found
 
     def _complete_lists(self) -> list[str]:
-        """The column lists with every column of the table; other lists may leave a value unchanged (G-04).
-
-        A dropped column has no value to include (G-60).
-        """
+        """The column lists with every column that is not dropped; others may leave a value unchanged (G-04)."""
         from spark_jobs.plan.logged_lines import carries_all, types_of
 
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]

@@ -1,6 +1,6 @@
 """Dead letters of the log that are not settled: what a replay may use, and what a repeated read covers.
 
-Only batches that counted dead letters are opened. This needs no JVM: DuckDB queries their files in place.
+Only batches that counted dead letters are opened, by DuckDB.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from open_mirroring.changes.manifest import (
 from open_mirroring.codes import Trait, having
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.letters import count_anew, settled_letters
+from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.tables import grouped
 from open_mirroring.protocols.table_stops import KEY_MENDED
 from open_mirroring.storage.object_path import Place
 
@@ -34,18 +35,10 @@ _COUNTS = ("rejected", "refused", "expired")
 
 
 class OpenLetter(NamedTuple):
-    """A message of the log that could not be read, and the reason.
+    """A message of the log that could not be read, and the reason; *rows* of the log are of it.
 
-    Attributes:
-        at: its coordinates in the log.
-        table: source table; None if the message does not contain it.
-        hides_key: its table is known and its key is not.
-        epoch: its stream, and *position* its position in it, if known.
-        is_message: the log has the bytes of this one message, so it can be decoded again; not so for damaged files and
-            for pieces of a split message.
-        rows: its number of rows in the log.
-        reason: the exact reason.
-        key: the row that becomes outdated, if known.
+    *hides_key*: its table is known and its key is not. *is_message*: the log has the bytes of this one message, so it
+    can be decoded again. *key* is the row that becomes outdated, if known.
     """
 
     at: LetterPlace
@@ -63,8 +56,7 @@ class OpenLetter(NamedTuple):
 class LetterChoice(NamedTuple):
     """A selection of dead letters; a letter must meet every given condition.
 
-    *after* and *before* are positions inside their streams; *before* is exclusive. Letters without a position are not
-    selected by them.
+    *after* and, exclusive, *before* are positions inside their streams; letters without one are not selected by them.
     """
 
     code: str | None = None
@@ -75,16 +67,13 @@ class LetterChoice(NamedTuple):
 
     def includes(self, letter: OpenLetter) -> bool:
         """Whether a letter is selected."""
-        if self.at is not None and letter.at != self.at:
-            return False
-        if (self.code or letter.code) != letter.code or (self.table or letter.table) != letter.table:
+        own = (letter.at, letter.code, letter.table)
+        if (self.at or letter.at, self.code or letter.code, self.table or letter.table) != own:
             return False
         if self.after is None and self.before is None:
             return True
-        position = letter.position
-        return (
-            position is not None and (self.after or "") <= position and (self.before is None or position < self.before)
-        )
+        at = letter.position
+        return at is not None and (self.after or "") <= at and (self.before is None or at < self.before)
 
 
 def open_letters(
@@ -117,8 +106,7 @@ def open_letters(
 def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
     """The open dead letters of a mirror, within the retained part of its log."""
     reader = LedgerReader(ledger, mirror.name)
-    horizon = reader.mirror_horizon()
-    dropped = 0 if horizon is None else horizon.dropped
+    dropped = reader.mirror().dropped
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
     with_key = {table.source for table in mirror.tables if table.key}
     # Even if the new key is none (G-69).
@@ -131,33 +119,30 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
     """The dead letters of a mirror that are changes whose values do not fit their columns, except those *settled*."""
     tables = {table.id: table.source for table in reader.tables().values()}
     found = []
-    for id_, rejects in reader.rejected(tables).items():
-        for r in rejects:
-            at = LetterPlace(r["batch"], r["origin"], r["place"])
-            known = (r["code"], r["epoch"], r["pos"], False, 1, r["reason"], r["key"])
-            found.append(OpenLetter(at, tables[id_], False, *known))
+    for r in (one for rejects in reader.rejected(tables).values() for one in rejects):
+        known = (r["code"], r["epoch"], r["pos"], False, 1, r["reason"], r["key"])
+        at = LetterPlace(r["batch"], r["origin"], r["place"])
+        found.append(OpenLetter(at, tables[r["table_id"]], False, *known))
     return [letter for letter in found if letter.at not in settled]
 
 
-def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
-    """Count the open dead letters of the log again.
-
-    If a batch is completed meanwhile, or the log cannot be read, they stay uncounted. That is a loss of its own, and
-    the next run counts.
-    """
+def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
+    """Count the open dead letters of the log, where the ledger does not know them; without success that is a loss."""
+    if is_counted(ledger, mirror.name):
+        return
     import duckdb
     import pyarrow as pa
 
     committed = LedgerReader(ledger, mirror.name).mirror().committed
-    seen: dict[int, list[SeenLetter]] = {}
     try:
         found = read_open_letters(mirror, ledger)
     except (duckdb.Error, OSError, pa.ArrowException) as error:
         log.error("the dead letters of the change log cannot be counted: %s", type(error).__name__)
         return
-    for x in found:
-        letter = SeenLetter(x.at.origin, x.at.place, x.table, x.code, x.reason[:REASON], x.key, x.epoch, x.position)
-        seen.setdefault(x.at.batch, []).append(letter)
+    seen = grouped(
+        (x.at.batch, SeenLetter(*x.at[1:], x.table, x.code, x.reason[:REASON], x.key, x.epoch, x.position))
+        for x in found
+    )
     bounded = {batch: bounded_letters(letters, LETTERS_SHOWN) for batch, letters in seen.items()}
     count_anew(ledger, mirror.name, committed, bounded)
 
@@ -165,13 +150,8 @@ def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
 def covered_by(
     ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
 ) -> list[OpenLetter]:
-    """The letters whose messages are in these ranges.
-
-    If places are not numbers inside a range, a range that begins at 0 covers its complete file or table.
-    """
-    by_name: dict[str, list[BoundRange]] = {}
-    for bound in ranges:
-        by_name.setdefault(bound.name, []).append(bound)
+    """The letters whose messages are in these ranges; one from 0 on covers all where places are no numbers in it."""
+    by_name = grouped((bound.name, bound) for bound in ranges)
 
     def is_covered(at: LetterPlace) -> bool:
         its = by_name.get(at.origin, ())

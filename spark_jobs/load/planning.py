@@ -1,15 +1,13 @@
 """Decides once what an initial load of a table reads, its columns and chunks, and binds that in the ledger.
 
-The stream position is noted first: an export names it; a database is asked only after the newest batch of the log was
-noted. Changes of later batches are published over the load. They may repeat what the load holds, but no change is lost
-between the two.
+The stream position is noted first. Changes of later batches are published over the load; they may repeat what it holds.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,14 +37,13 @@ from spark_jobs.sources.exports.files import (
     ExportRows,
     Piece,
     cut_file,
+    dfm_of,
     export_columns,
     export_files,
     keys_as_streamed,
-    load_key,
 )
 from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.pacing import Pace
-from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
+from spark_jobs.sources.jdbc.tables import JdbcTable, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed
 
 if TYPE_CHECKING:
@@ -123,13 +120,9 @@ def plan_load(
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
     """The batch and the position behind which changes are published over a database's table, and what is doubtful.
 
-    Two kinds of loads take all logged changes over them, unless a position says that the load has a change. Rows that
-    go through the log stand below every change. A table that the task keeps beside its change table may be as the
-    task's own load left it, or lag behind; a change that comes twice changes nothing (T-30). Once the table is reset,
-    only the mirror file tells whether it has what was logged before: it may lack rows by a TRUNCATE.
-
-    Raises:
-        TerminalError: ``STREAM_FROM_INVALID``: the table stays as it was loaded, and the log has not all changes since.
+    Rows that go through the log stand below every change, and a change that comes twice to a table that the task keeps
+    changes nothing (T-30): both take all logged changes. Once the table is reset, only the mirror file tells whether it
+    has what was logged before. Raises ``STREAM_FROM_INVALID`` where the log has not all changes since.
     """
     stays, before = load.stream_from is not None, hand_over.own_before
     if stays and before:
@@ -152,10 +145,7 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
 
 
 def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Collection[str]]) -> LoadPlan:
-    """A plan whose columns land as wide as the logged changes need it: the target could not widen them later (G-65).
-
-    So a table that is reset for a wider type does not stop again with the load that it began with.
-    """
+    """As wide as the logged changes need it: the target could not widen them later, and the table would stop (G-65)."""
 
     def widened(column: LoadColumn) -> LoadColumn:
         kind = as_wide_as(column.type, streamed.get(column.name, ()))
@@ -169,11 +159,7 @@ OTHER_SETTINGS = "the settings of its initial load are not those with which the 
 
 
 def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse to continue a load otherwise than it began: its files would not fit each other.
-
-    Raises:
-        TerminalError: ``LOAD_CHANGED``; ``TABLE_REDECLARED``, for one text would have two hashes (G-121).
-    """
+    """Refuse to continue a load otherwise than it began: its files would not fit each other."""
     if table.initial_load is None or plan.settings != settings_of(table):
         raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
     # What goes through the log is hashed when it is published, all of it by one salt.
@@ -256,7 +242,10 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
             )
         columns = both
     if export.is_described:
-        _refuse_narrower_key(table, load_key(export.path(files[0])))
+        key = dfm_of(export.path(files[0])).key
+        if table.key and not table.key_is_unique and (lacking := columns_lacking(table.key, key)):
+            what = f"the key of the source has {lacking}, which `key` lacks: rows of two keys would become one"
+            raise TerminalError("KEY_DIFFERS", what, where=f"table {table.source}", way_out=next_step("KEY_DIFFERS"))
         columns = keys_as_streamed(columns, {*table.key} - load.types.keys(), table.chosen)
     _check(columns, table)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
@@ -267,24 +256,8 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
     return BoundLoad(plan, since)
 
 
-def _refuse_narrower_key(table: Table, announced: Sequence[str]) -> None:
-    """Refuse a load whose source tells a key with more columns than the mirror file's (G-83).
-
-    Raises:
-        TerminalError: ``KEY_DIFFERS``.
-    """
-    lacking = [] if table.key_is_unique or not table.key else columns_lacking(table.key, announced)
-    if lacking:
-        what = f"the key of the source has {lacking}, which `key` lacks: rows of two keys would become one"
-        raise TerminalError("KEY_DIFFERS", what, where=f"table {table.source}", way_out=next_step("KEY_DIFFERS"))
-
-
 def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: HandOver) -> None:
-    """Refuse a hand-over that cannot be as the mirror file says, before anything is read (G-127).
-
-    Raises:
-        TerminalError: ``STREAM_FROM_INVALID``.
-    """
+    """Refuse a hand-over that cannot be as the mirror file says, before anything is read (G-127)."""
     if load.handover is None:
         return
     try:
@@ -297,11 +270,7 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 
 
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
-    """Refuse to take a load for one before the whole stream that is read when the stream has begun (G-127).
-
-    Raises:
-        TerminalError: ``STREAM_FROM_INVALID``.
-    """
+    """Refuse to take a load for one before the whole stream that is read when the stream has begun (G-127)."""
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:
         return
@@ -318,12 +287,8 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored: str, *, is_exact: bool) -> str | None:
     """Where the stream goes on behind an export, which has to hold every change that the log cannot tell.
 
-    These are the changes of batches that do not count or were dropped, and those that were *ignored* before the mirror
-    file named the table (G-140). Without this check they would be in neither. An exact position is the first one not in
-    the export, so it has to lie above them.
-
-    Raises:
-        TerminalError: ``STREAM_FROM_INVALID``.
+    These are changes of batches that do not count or were dropped, and those that were *ignored* before the mirror file
+    named the table (G-140). An exact position is the first one not in the export, so it has to lie above them.
     """
     highest = max(hand_over.highest_before or "", ignored)
     if not highest:
@@ -390,7 +355,6 @@ def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
 
 
 def _packed(pieces: list[Piece], max_rows: int) -> list[list[Piece]]:
-    """Small pieces together, so that many small files become few; at least one chunk."""
     chunks: list[list[Piece]] = [[]]
     for piece in pieces:
         current = chunks[-1]

@@ -1,7 +1,6 @@
 """Loads in a worker: reads a chunk, types its rows, and creates staged objects without markers.
 
-The service inserts rows without a marker as they are, so nothing is staged before the keys of the chunk are proven
-unique (F-57).
+Such rows are inserted as they are, so nothing is staged before the keys of a chunk are proven unique (F-57).
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ class LoadTarget:
 
     @property
     def landing(self) -> tuple[LandingColumn, ...]:
-        """The columns of its files."""
         return (*(column.landing for column in self.columns), *self.extra)
 
     @property
@@ -66,16 +64,13 @@ class LoadTarget:
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
-        """The key columns as the files name them."""
         return landed(self.landing, self.keys)[1]
 
     @property
     def key_schema(self) -> pa.Schema:
-        """The key columns of every file, in the order of the key."""
         return pa.schema([self.file_schema.field(key) for key in self.landed_keys])
 
     def write(self, path: Path, tables: Iterable[pa.Table], salt: Salt | None) -> WrittenFile:
-        """Write one file of the load."""
         schema = self.file_schema
         whole = (loaded_extra(table, self.extra, self.source) for table in tables)
         landing = (landed_rows(table, self.landing, schema.names, salt) for table in whole)
@@ -114,73 +109,43 @@ class Rows(Protocol):
         ...
 
 
-def may_be_filled(column: LoadColumn) -> bool:
-    """Whether the source fills up a column's values to one length, or may: its stream tells later (G-86)."""
-    return column.sql_type is None or filled_length(column.sql_type) is not None
-
-
-class MeasuredRows:
-    """Rows that pass through, of which the shortest text and binary values are noted by column, in bytes."""
-
-    def __init__(self, rows: Rows, columns: Collection[LoadColumn]) -> None:
-        self._rows, self._columns = rows, [column.name for column in columns if may_be_filled(column)]
-        self.shortest: dict[str, int] = {}
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        """The tables as they are."""
-        for table in self._rows:
-            for name in self._columns:
-                if pa.types.is_string(table[name].type) or pa.types.is_binary(table[name].type):
-                    found = pc.min(pc.binary_length(table[name])).as_py()
-                    if found is not None:
-                        self.shortest[name] = min(found, self.shortest.get(name, found))
-            yield table
-
-    def place(self, row: int) -> str:
-        """As :meth:`Rows.place`."""
-        return self._rows.place(row)
+def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, int]) -> Iterator[pa.Table]:
+    """Rows that pass through; the *shortest* text and binary values are noted by column, in bytes."""
+    names = [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None]
+    for table in rows:
+        for name in names:
+            if pa.types.is_string(table[name].type) or pa.types.is_binary(table[name].type):
+                found = pc.min(pc.binary_length(table[name])).as_py()
+                if found is not None:
+                    shortest[name] = min(found, shortest.get(name, found))
+        yield table
 
 
 def load_export_chunk(
     zone: ZoneAddress, salt: Salt | None, exports: Mapping[str, Export], task: ExportTask
 ) -> LoadedChunk:
-    """Stage one chunk of an export; an error comes back as a value.
-
-    The salt and the exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
-    """
+    """Stage one chunk of an export; salt and exports may hold logins, so they come with the function, not the task."""
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
     return load_chunk(zone, salt, task.chunk, rows, task.target)
 
 
 def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
-    """Stage the rows of one chunk; an error comes back as a value."""
-    measured = MeasuredRows(rows, target.columns)
+    """Stage the rows of one chunk, once their keys are proven unique; an error comes back as a value."""
+    shortest: dict[str, int] = {}
     try:
-        files = stage_rows(zone, salt, measured, target)
-        return LoadedChunk(chunk, files, shortest=measured.shortest)
+        with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+            written: list[tuple[Path, WrittenFile]] = []
+            cut = _cut(measured(rows, target.columns, shortest), target.max_rows)
+            for index, pieces in groupby(cut, itemgetter(0)):
+                local = Path(scratch) / f"{index}.parquet"
+                written.append((local, target.write(local, (table for _, table in pieces), salt)))
+            # Rows of a table without key may be alike.
+            twice = duplicate_in([local for local, _ in written], target.key_schema) if target.keys else None
+            if twice is not None:
+                raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
+            return LoadedChunk(chunk, _create(zone, written, target), shortest=shortest)
     except MirroringError as error:
-        return LoadedChunk(chunk, error=error, shortest=measured.shortest)
-
-
-def stage_rows(zone: ZoneAddress, salt: Salt | None, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
-    """Write rows into files of at most ``max_rows``, prove their keys unique, and create the staged objects.
-
-    Raises:
-        TerminalError: ``KEY_INVALID`` naming both rows, and whatever reading the rows raises.
-        TransientError: the store does not answer.
-    """
-    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        written: list[tuple[Path, WrittenFile]] = []
-        for index, pieces in groupby(_cut(rows, target.max_rows), key=itemgetter(0)):
-            local = Path(scratch) / f"{index}.parquet"
-            tables = (table for _, table in pieces)
-            written.append((local, target.write(local, tables, salt)))
-        files = [local for local, _ in written]
-        # Rows of a table without key may be alike.
-        twice = duplicate_in(files, target.key_schema) if target.keys else None
-        if twice is not None:
-            raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
-        return _create(zone, written, target)
+        return LoadedChunk(chunk, error=error, shortest=shortest)
 
 
 def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
@@ -213,7 +178,6 @@ def _create(
 
 
 def _cut(tables: Iterable[pa.Table], max_rows: int) -> Iterator[tuple[int, pa.Table]]:
-    """The rows in pieces that belong to one file each, with the file's index; every file but the last is full."""
     rows = 0
     for table in tables:
         start = 0

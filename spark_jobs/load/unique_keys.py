@@ -17,11 +17,7 @@ _MEMORY = "512MB"
 def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, int] | None:
     """Find two rows with one key: their places, counted from 0 over all tables; None when every key is unique.
 
-    Compares typed values exactly. What does not fit into memory is spilled to disk.
-
-    Args:
-        tables: tables with at least the columns of *keys*, in their types.
-        keys: name and type of each key column.
+    *tables* have at least the columns of *keys*. What does not fit into memory is spilled to disk.
     """
     import duckdb
 
@@ -55,7 +51,6 @@ def duplicate_in(files: Sequence[Path], keys: pa.Schema) -> tuple[int, int] | No
 
 
 def _ascends(columns: Iterable[pa.ChunkedArray]) -> bool:
-    """Whether each value is greater than the one before it, as most tables are read: then all are unique."""
     last: list[pa.Array] = []
     for column in columns:
         values = pa.concat_arrays([*last, *column.chunks])
@@ -66,7 +61,6 @@ def _ascends(columns: Iterable[pa.ChunkedArray]) -> bool:
 
 
 def _key_columns(files: Sequence[Path], keys: pa.Schema) -> Iterator[pa.Table]:
-    """Read the key columns of data files, in the files' order, piece by piece."""
     for file in files:
         with pq.ParquetFile(file) as parquet:
             for batch in parquet.iter_batches(columns=keys.names, use_threads=False):

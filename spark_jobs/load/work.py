@@ -1,8 +1,4 @@
-"""Publishes initial loads by the publish protocol: workers read and stage the chunks of an intent.
-
-All exports of a round are one Spark job. Each database table is a job of its own, so a database that does not answer
-delays only its own tables.
-"""
+"""Publishes initial loads by the publish protocol: workers read and stage the chunks of an intent."""
 
 from __future__ import annotations
 
@@ -75,7 +71,6 @@ class LoadWork:
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
     ) -> Mapping[str, protocol.Work]:
-        """The next chunks of every table whose load is not complete."""
         now = self._reader.tables()
         found: dict[str, protocol.Work] = {}
         for table_id, state in tables.items():
@@ -204,11 +199,7 @@ class LoadWork:
 
 
 def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
-    """Refuse an export that has values shorter than what the source fills them up to (G-86).
-
-    Raises:
-        TerminalError: ``VALUE_INVALID``.
-    """
+    """Refuse an export that has values shorter than what the source fills them up to (G-86)."""
     for column in plan.columns:
         length = filled_length(column.sql_type or "")
         if length is not None and shortest.get(column.name, length) < length:
@@ -218,8 +209,6 @@ def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
 
 
 class _Intended(NamedTuple):
-    """A table with an open load intent."""
-
     state: TableState
     table: Table
     plan: LoadPlan

@@ -30,13 +30,10 @@ _Truths = npt.NDArray[np.bool_]
 
 
 class CertainKeys(NamedTuple):
-    """The keys whose newest change is certainly published, and the keys that the definition has to decide.
+    """The keys whose newest change is certainly published, and the *doubtful* ones that the definition has to decide.
 
-    Attributes:
-        newest: the place of the newest change of each certain key, ascending.
-        logged: number of changes of that key.
-        repeated: how many of them repeat another one.
-        doubtful: all other keys.
+    Of each certain key: the place of its newest change, ascending, how many changes are logged, and how many repeat
+    one.
     """
 
     newest: _Integers
@@ -48,10 +45,8 @@ class CertainKeys(NamedTuple):
 def certain_keys(changes: pa.Table, floor: str, uncertain: Collection[str]) -> CertainKeys:
     """Separate the keys whose newest change is certainly published from all others.
 
-    Args:
-        changes: changes of one table with their ``order``.
-        floor: highest order up to which anything is published, empty if nothing is.
-        uncertain: keys of which something else is in doubt.
+    *floor* is the highest order up to which anything is published, empty if nothing is. Of *uncertain* keys something
+    else is in doubt.
     """
     if not changes.num_rows:
         nothing = np.zeros(0, np.int64)

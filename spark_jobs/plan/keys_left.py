@@ -1,8 +1,7 @@
 """Finds the key that a row had before, where that decides what becomes of the row or of the key.
 
-The two halves of a key change have the same position but for the half, so each half leads to the other. Several
-workers plan the keys of one table. A worker may read old keys of any bucket here, but publishes only its own keys
-(G-03, G-04).
+The two halves of a key change have the same position but for the half. A worker may read old keys of any bucket here,
+but publishes only its own keys (G-03, G-04).
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ class MovedRows:
                 self._changes[line["key"]].append(line)
 
     def _keys_left(self) -> KeysLeft:
-        """The key that each moved row had before.
+        """The key that each moved row had before, oldest first, and each change once.
 
-        They come oldest first, and each change once: those of a key include rows that had moved there before. A
-        complete row only needs to be known as one that came from another key.
+        Those of a key include rows that had moved there before. A complete row only needs to be known as one that
+        moved.
         """
         found: dict[KeyChangePlace, Left] = {}
         logged: dict[int, Logged] = {}
@@ -74,8 +73,8 @@ class TakenKeys:
     """Finds rows that came to keys which a row left in the same transaction.
 
     Two cases show the same events (G-03): a row took a key at which another row still was, or it took the key and left
-    it again. They do so if the two rows are equal but for their keys, as in a table that links two others. The row that
-    was at the key before the transaction decides; it is in files of the log that a plan rarely has to read.
+    it again; where the two rows are equal but for their keys, the row that was there before the transaction decides. It
+    is in files of the log that a plan rarely has to read.
     """
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:

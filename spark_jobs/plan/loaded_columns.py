@@ -1,8 +1,8 @@
 """Compares the values of a loaded column with the type that later changes give it (G-86, G-114).
 
-An export without SQL types says less than the stream. A text may lack the blanks with which the source fills it up, or
-be spelled in another way, and a time may mean another moment. A value that can mean two things stops the table. A
-column that may have lost digits is reported as unverified.
+An export without SQL types does not show how a value is stored at the source: a text may lack its padding, a time may
+be in another time zone. A value that can mean two things stops the table; a column that may have lost digits is
+reported as unverified.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def doubt(loaded: LoadedColumn, sql_type: str) -> str:
 def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> str:
     """Say why loaded keys may differ from the source's, by the types of deletes among some changes.
 
-    Where a table only lost rows since its load, nothing else reports the types of its keys. A delete of a key in
-    another spelling removes no row.
+    Where a table only lost rows since its load, nothing else reports the types of its keys.
     """
     if not loaded:
         return ""
@@ -102,7 +101,8 @@ def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
     if "time of day" in column.held and kind.name != "time":
         return "times of day"
     if kind.name == "datetimeoffset":
-        is_wall_clock = "wall clock" in column.held if column.sql_type is None else _is_wall_clock(column.sql_type)
+        wall_clocks, loaded_as = TIMESTAMPS - {"datetimeoffset"}, column.sql_type
+        is_wall_clock = "wall clock" in column.held if loaded_as is None else read_any(loaded_as).name in wall_clocks
         return "times without their offset from UTC" if is_wall_clock else ""
     if kind.name in TIMESTAMPS:
         return "moments in another time zone than UTC" if "zone" in column.held else ""
@@ -111,10 +111,6 @@ def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
         is_other = shortest < _GUID_LENGTH if is_guid else length is not None and shortest != length
         return "texts that are spelled otherwise" if is_other else ""
     return ""
-
-
-def _is_wall_clock(sql_type: str) -> bool:
-    return read_any(sql_type).name in TIMESTAMPS - {"datetimeoffset"}
 
 
 def _time_length(kind: SqlType) -> int | None:

@@ -20,8 +20,8 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import UPDATE
 from spark_jobs.plan.table_plan import Identity, TablePlan
 from spark_jobs.sources.sql_server.times import time_text
-from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, read_type
-from spark_jobs.sources.sql_server.types import converter, is_large
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, is_large, read_type
+from spark_jobs.sources.sql_server.types import converter
 
 Line = Mapping[str, Any]
 """A row of the log with its ``order``."""

@@ -37,16 +37,12 @@ _EVERYTHING = "~"
 
 
 def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> PlannedRows:
-    """Apply the plan rule to the *new* changes of one table and type what it publishes.
+    """Apply the plan rule to the *new* changes of one table, with those that waited, and type what it publishes.
 
-    Where transactions are held back, changes that waited are among the new ones.
-
-    A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
-    makes the result independent of where batches were cut (G-09).
-
-    Raises:
-        PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON`` (G-05).
+    A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which makes
+    the result independent of where batches were cut (G-09). Raises PlanStop with ``IDENTITY_CONFLICT`` (G-02),
+    ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01), ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115) or
+    ``LATE_BELOW_HORIZON`` (G-05).
     """
     planning = _Planning(plan, new, counting)
     for stage in _STAGES:
@@ -60,7 +56,7 @@ class _Planning:
     def __init__(self, plan: TablePlan, changes: pa.Table, counting: CountingChanges) -> None:
         self.plan, self.changes, self.counting = plan, changes, counting
         self.counts = Counter[str]()
-        self.uncertain = set[str]()
+        self.uncertain = {key for _, _, key in plan.rejected if key is not None}
         """Keys that the definition decides."""
         self.renewed = set[str]()
         """Those of them that may have no new change."""
@@ -110,10 +106,7 @@ def _leave_out_loaded(planning: _Planning) -> None:
 def _refuse_late(planning: _Planning) -> None:
     """Refuse a new change below the horizon: the log may lack the changes that it must be compared with (G-05).
 
-    Changes of published batches are next to those that waited there, and were decided before the horizon passed them.
-
-    Raises:
-        PlanStop: ``LATE_BELOW_HORIZON``.
+    Changes of published batches waited there, and were decided before the horizon passed them.
     """
     plan, changes, horizon = planning.plan, planning.changes, planning.plan.horizon
     if horizon is None:
@@ -138,10 +131,6 @@ def _hold_back(planning: _Planning) -> None:
     published = pc.and_not(pc.less_equal(order, plan.cut.position_from), is_new)
     planning.changes = changes.filter(pc.invert(pc.or_(waits, published)))
     planning.counts["released"] = planning.changes.num_rows - planning.arrived()
-
-
-def _find_rejected(planning: _Planning) -> None:
-    planning.uncertain |= {key for _, _, key in planning.plan.rejected if key is not None}
 
 
 def _find_partial(planning: _Planning) -> None:
@@ -252,11 +241,6 @@ _ACCOUNTS = ("duplicates", "superseded", "compacted", "renewed")
 
 
 def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: set[LogPosition]) -> KeyPlan:
-    """The decision of the rule on a key.
-
-    Raises:
-        PlanStop: ``IDENTITY_CONFLICT``, ``ROW_INCOMPLETE``, ``SWAP_POSSIBLE``.
-    """
     plan = planning.plan
     try:
         decided = plan_key(changes, plan.batch_from, untypable, planning.published_position)
@@ -285,11 +269,7 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
 
 
 def _refuse_two_loads(plan: TablePlan, changes: pa.Table) -> None:
-    """Refuse rows of a full load that differ for one key in two partitions: which is right is unknown (K-18).
-
-    Raises:
-        PlanStop: ``IDENTITY_CONFLICT``.
-    """
+    """Refuse rows of a full load that differ for one key in two partitions: which is right is unknown (K-18)."""
     first: dict[tuple[str, str], Line] = {}
     for line in loaded_rows(changes).to_pylist():
         other = first.setdefault((line["epoch"], line["key"]), line)
@@ -313,7 +293,6 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
     _leave_out_loaded,
     _refuse_late,
     _hold_back,
-    _find_rejected,
     _find_partial,
     _find_loaded_twice,
     _publish,
@@ -321,12 +300,7 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
 
 
 def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
-    """The changes as rows of the table's files.
-
-    Raises:
-        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``VALUE_INVALID``
-            where deletes may miss their loaded rows.
-    """
+    """The changes as rows of the table's files. Raises ``SCHEMA_CHANGED``, ``VALUE_INVALID``."""
     if found := doubt_by_deletes(plan.begins.loaded_keys, changes):
         raise PlanStop("VALUE_INVALID", found)
     landing = plan.columns.landing

@@ -1,7 +1,4 @@
-"""Selects the logged changes that count for a table.
-
-Each stage takes the plan and the changes and returns the changes. A stage with nothing to do returns them as they are.
-"""
+"""Selects the logged changes that count for a table: each stage takes the plan and the changes, and returns changes."""
 
 from __future__ import annotations
 
@@ -87,11 +84,8 @@ Read = Callable[[pc.Expression], pa.Table]
 class CountingChanges:
     """Reads the changes of one table that count for its plan, each with its sortable ``order`` over all epochs.
 
-    Args:
-        plan: the plan.
-        of_keys: given keys, reads their changes in the plan's *history_files*.
-        any: reads the changes of all files of the plan that fulfil a condition.
-        older: reads the published changes of all other files of the log that fulfil a condition.
+    *of_keys* reads changes of keys in the plan's *history_files*; *any* those of all files of the plan that fulfil a
+    condition; *older* the published ones of all other files of the log.
     """
 
     def __init__(self, plan: TablePlan, of_keys: Callable[[Sequence[str]], pa.Table], any: Read, older: Read) -> None:
@@ -120,8 +114,7 @@ class CountingChanges:
 def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """The changes that count for the present generation of a table, each with its ``order``.
 
-    Raises:
-        PlanStop: ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12), ``RELOAD_SEEN`` (G-125).
+    Raises PlanStop with ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12), ``RELOAD_SEEN`` (G-125).
     """
     for stage in _STAGES:
         changes = stage(plan, changes)
@@ -155,10 +148,6 @@ def _keyed_by_place(plan: TablePlan, changes: pa.Table) -> pa.Table:
     return changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
 
 
-def _as_named_today(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    return read_as_now(changes, plan.columns.former)
-
-
 def _not_in_load(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """Without changes that the initial load already has, or that are older than the newest load."""
     begins = plan.begins
@@ -174,17 +163,13 @@ _STAGES: tuple[Callable[[TablePlan, pa.Table], pa.Table], ...] = (
     _of_generation,
     _in_order,
     _keyed_by_place,
-    _as_named_today,
+    lambda plan, changes: read_as_now(changes, plan.columns.former),
     _not_in_load,
 )
 
 
 def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> pa.Array:
-    """Whether each row is of the newest load or newer; *since* says which rows are above the older changes.
-
-    Raises:
-        PlanStop: ``RELOAD_SEEN`` for a change in a new partition that may be older than the load.
-    """
+    """Whether each row is of the newest load or newer; *since* says which rows are above the older changes."""
     origins, positions = changes["origin"].combine_chunks(), changes["pos"].combine_chunks()
     origins = origins if pa.types.is_dictionary(origins.type) else origins.dictionary_encode()
     partitions = [partition_of(origin) for origin in origins.dictionary.to_pylist()]

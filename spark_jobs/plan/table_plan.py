@@ -22,17 +22,12 @@ Identity = tuple[str, str, str | None]
 
 @dataclass(frozen=True)
 class PlanColumns:
-    """The columns of the table's files, and how columns of logged rows are read.
+    """The columns of the table's files (*landing*), every source type, and how columns of logged rows are read.
 
-    Attributes:
-        landing: the columns of the files.
-        types: source type of every known column.
-        former: columns of earlier rows that have another name today, or that the table no longer has.
-        gone: columns that the source has dropped, each with the place of the last row that carries it.
-        unread: columns that `columns` of the mirror file leaves out, or left out when rows were read.
-        completing: updates may carry only what changed, so earlier changes complete them (G-04).
-        of_reading: rows have the columns of the time when they were read.
-        null_text: the text that stands for NULL in the table's files; None for Parquet.
+    *former* columns have another name today, or are no longer there; *gone* ones were dropped, by the place of the last
+    row that carries them; *unread* ones are, or were, left out by the mirror file. *completing*: earlier changes
+    complete updates (G-04). *of_reading*: rows have the columns of the time when they were read. *null_text* is that of
+    text files.
     """
 
     landing: tuple[LandingColumn, ...]
@@ -56,14 +51,11 @@ class PlanColumns:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the table's present generation began with; changes that are older do not count.
+    """What the table's present generation began with; older changes do not count.
 
-    Attributes:
-        generation: rows that the load of another generation left in the log do not count.
-        stream_from: positions of the stream *stream_epoch* below this text are in the initial load.
-        newest_load: the source's own full load in the log with which the table began (G-125).
-        loaded: the table began with an initial load that is not in the log.
-        loaded_keys: the key columns of that load.
+    Positions of *stream_epoch* below *stream_from* are in the initial load. *newest_load* is the source's own full load
+    in the log (G-125). *loaded*: it began with a load that is not in the log, of which *loaded_keys* are the key
+    columns.
     """
 
     generation: int = 1
@@ -77,10 +69,8 @@ class Beginning:
 class Cut(NamedTuple):
     """Where a publication begins and ends, where transactions wait until they are complete (I4, C-88).
 
-    Attributes:
-        position_from: the order up to which the target has the batches published before.
-        position_to: the order up to which changes are published; None: all of them.
-        batches: the new batches that hold such changes; others may be in the same files and are passed over.
+    The target has the batches published before up to the order *position_from*; changes up to *position_to* are
+    published (None: all). *batches* are the new ones that hold such changes; others may be in the same files.
     """
 
     position_from: str
@@ -95,21 +85,11 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a worker must know to plan one table, or some key buckets of it.
+    """What a worker must know to plan one table, or some key *buckets* of it.
 
-    Attributes:
-        batch_from: the batch that the target has; changes of later batches are new.
-        epochs: the ordinal of every known stream incarnation.
-        columns: the columns of its files and of its logged rows.
-        new_files: log files of the new batches.
-        history_files: earlier log files that may have changes as new as the oldest new one; where earlier changes
-            complete rows, all files of the table.
-        highest: highest position up to *batch_from*; None when nothing is published.
-        begins: what the table began with.
-        cut: which positions are published where transactions are held back; None: all.
-        horizon: the log may lack changes of this transaction and of earlier ones.
-        rejected: changes that are dead letters, and so decide nothing.
-        buckets: the range of key buckets that is planned.
+    Changes of batches above *batch_from* are new, in *new_files*. *history_files* are earlier ones that may have
+    changes as new as the oldest new one, or all where earlier changes complete rows. *highest* is the highest position
+    up to *batch_from*. Below *horizon* the log may lack changes. *rejected* are dead letters, which decide nothing.
     """
 
     source: str
@@ -139,8 +119,8 @@ class PlannedRows(NamedTuple):
     """What a plan publishes, typed, and what became of every new change.
 
     *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
-    + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
-    ledger records them. From the place *unverified* on, only a before image shows that keys have no row (G-115).
+    + waiting (I1). *rejected* are the dead letters found here. From the place *unverified* on, only a before image
+    shows that keys have no row (G-115).
     """
 
     rows: pa.Table

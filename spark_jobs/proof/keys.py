@@ -29,11 +29,7 @@ _STAYS = ["k1", "k2"]
 
 
 def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSum]:
-    """The cells of a side, from the sums of its partitions.
-
-    Raises:
-        MirroringError: what a worker met.
-    """
+    """The cells of a side, from the sums of its partitions. Raises what a worker met."""
     if not needs_spark(spark, side.size):
         return add_sums(map(pickle.loads, lines_here(side, SumCells(shape), SUMS)["sums"].to_pylist()))
     parts = []
@@ -48,21 +44,10 @@ def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSu
 def differing_keys(
     spark: SparkSession, sides: Sequence[Side], shape: Shape, cells: frozenset[int], before: pa.Table | None, most: int
 ) -> pa.Table:
-    """``k1, k2, key, kind, times, columns``: the keys of some cells that are not the same on both sides.
+    """``k1, k2, key, kind, times, columns``: the first *most* keys of some cells that are not the same on both sides.
 
     *columns* are places of columns that differ, where both sides have the key once. *times* is 1, or, where the whole
-    row is the key, how many rows one side has more.
-
-    Args:
-        spark: the session.
-        sides: source and target.
-        shape: how their rows are compared.
-        cells: those that differ.
-        before: what differed at the look before, if there was one: no other key counts.
-        most: of so many keys the first are returned.
-
-    Raises:
-        MirroringError: what a worker met.
+    row is the key, how many rows one side has more. After a look *before* no other key counts.
     """
     work, keyed = HashKeys(shape, cells), bool(shape.keys)
     if not needs_spark(spark, sum(side.size for side in sides)):
@@ -161,11 +146,7 @@ def _by_key(rows: DataFrame, side: str) -> DataFrame:
 def logged_among(
     spark: SparkSession, root: Place, files: Sequence[str], chosen: pc.Expression, keys: pa.Table, rows: int
 ) -> pa.Array:
-    """The *keys* of which log files hold a *chosen* row; the files have about so many *rows*.
-
-    Raises:
-        MirroringError: what the storage of the log says.
-    """
+    """The *keys* of which log files hold a *chosen* row; the files have about so many *rows*."""
     size = rows * ROW_BYTES
     tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
     look = partial(_logged, root, chosen, keys["key"].combine_chunks())

@@ -1,17 +1,13 @@
 """The target's side of a proof: the rows of a mirrored Delta table at one version, read where they lie.
 
-delta-rs tells the driver which files the version has; workers read them, in a folder, in object storage or in OneLake.
-So nothing is copied, and no worker needs the driver's disk. Delta's own reader for Spark takes a second more for a few
-rows, and keeps the login in Spark's configuration.
-
-Public source: the Delta protocol: a version's rows are those of the files that its log names, without those that a
-deletion vector names. Columns may have other names or ids in the files (*Column Mapping*), a partition's columns are in
-the log alone, and a column that a file lacks is NULL in it.
+delta-rs shows the driver which files the version has; workers read them. Delta's own reader for Spark takes a second
+more for a few rows, and keeps the login in Spark's configuration. Public source: the Delta protocol, *Column Mapping*,
+*Deletion Vectors*: a partition's columns are in the log alone, and a column that a file lacks is NULL in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain, pairwise
@@ -39,6 +35,7 @@ from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.rows import Shape, Work
+from spark_jobs.proof.sides import Side
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
 from spark_jobs.runtime.tasks import THREADS, run_job
 
@@ -80,15 +77,11 @@ class _Names(NamedTuple):
         return {told[key]: name for key, name in self.columns.items() if key in told}
 
 
-class Target:
+class Target(Side):
     """A mirrored table at one version; *version* is None where there is no Delta table.
 
-    *changed* is when that version came to be. Its columns have the names of the source, to which *renamed* says those
-    of the target (G-120).
-
-    Raises:
-        TransientError: ``PROOF_FAILED``; what the storage says.
-        TerminalError: what the storage says.
+    *changed* is when that version came to be. *renamed* has the target's names by the source's (G-120). Raises
+    ``PROOF_FAILED``, and what the storage does.
     """
 
     def __init__(self, spark: SparkSession, place: Place | None, renamed: Mapping[str, str] | None = None) -> None:
@@ -136,7 +129,7 @@ class Target:
         return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """As :class:`~spark_jobs.proof.sides.Side`; *ranges* are left to *work*, which looks at the cells."""
+        """As :class:`~spark_jobs.proof.sides.Side`, but always of all rows: *work* selects the cells, not *ranges*."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         place, names = self._place, self._names
@@ -148,18 +141,11 @@ class Target:
 
         return sealed_frame(self._spark, each, list(_shared_out(self._pieces)), schema)
 
-    def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """As :class:`~spark_jobs.proof.sides.Side`."""
-        return ask()
-
 
 def tables_place(mirror: Mirror) -> Place:
     """Where a mirror's tables are: in the folder or storage that its file names, else in its item of OneLake.
 
-    Raises:
-        TerminalError: ``CONFIG_INVALID``, ``PLACE_MISSING``; ``CONNECTION_INVALID``; what the
-            storage or the Fabric API says.
-        TransientError: what the storage or the Fabric API says.
+    Raises ``CONFIG_INVALID``, ``PLACE_MISSING``, and what storage and Fabric API do.
     """
     if mirror.landing_zone.tables is not None:
         root = folder_place(mirror, mirror.landing_zone.tables)

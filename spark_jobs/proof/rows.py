@@ -44,13 +44,10 @@ Work = Callable[[Tables], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Shape:
-    """How rows of both sides are compared.
+    """How rows of both sides are compared: all columns of either side, in types that hold the values of both.
 
-    Attributes:
-        columns: all columns of either side, in the type that holds the values of both.
-        keys: the key columns; none: the whole row is what is counted.
-        split: the column whose ranges are a part of the cells; None: the whole table is one range.
-        borders: the typed values between its ranges, in order.
+    Without *keys* the whole row is what is counted. The ranges of the column *split*, with typed *borders* between
+    them, are a part of the cells.
     """
 
     columns: tuple[LandingColumn, ...]
@@ -93,11 +90,7 @@ class Shape:
 
 
 def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
-    """Rows of one side in the shape's columns and types; a column that the side lacks is NULL.
-
-    Raises:
-        TerminalError: ``SCHEMA_CHANGED`` for a value that the common type does not hold.
-    """
+    """Rows of one side in the shape's columns and types; one that it lacks is NULL. Raises ``SCHEMA_CHANGED``."""
     arrays = []
     for field in shape.schema:
         if field.name not in rows.column_names:

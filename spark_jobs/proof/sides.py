@@ -33,10 +33,9 @@ from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.pacing import Pace
-from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
+from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
-from spark_jobs.sources.sql_server.hashed_columns import hashed_tables
+from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,11 +55,7 @@ class Split(NamedTuple):
 
 
 class Side(Protocol):
-    """The rows of one side.
-
-    Attributes:
-        size: about how many bytes they are.
-    """
+    """The rows of one side; *size* is about how many bytes they are."""
 
     size: int
 
@@ -74,17 +69,13 @@ class Side(Protocol):
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """Ask a frame; turn what Spark raises into our error where its cause is known."""
-        ...
+        return ask()
 
 
 class Source(Side, Protocol):
-    """The source's side.
+    """The source's side: what it is in words, its columns in order, and how it is cut.
 
-    Attributes:
-        text: what it is, for people.
-        columns: its columns, in order.
-        split: how it is cut; None: it is read in one part.
-        since: of an export, the commit from which on it may lack changes; None: it lacks nothing.
+    *since* is, of an export, the commit from which on it may lack changes; None: it lacks nothing.
     """
 
     text: str
@@ -93,7 +84,7 @@ class Source(Side, Protocol):
     since: str | None
 
 
-class JdbcSource:
+class JdbcSource(Source):
     """A table of the source database, read in ranges, with the limits of an initial load."""
 
     def __init__(
@@ -157,7 +148,7 @@ class JdbcSource:
         return nullcontext() if self._pace == Pace() else _LIMITED[self._connection]
 
 
-class ExportSource:
+class ExportSource(Source):
     """An export of a known position; it does not change while the target goes on."""
 
     def __init__(
@@ -202,10 +193,6 @@ class ExportSource:
         export, columns, schema = self._export, self.columns, _typed_schema(self.columns, self._keys)
         return lambda piece: work(ExportRows(export, [piece], columns, schema))
 
-    def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """As :class:`Side`."""
-        return ask()
-
 
 def proof_source(table: Table, export: ProofExport | None) -> ProofExport | JdbcLoad | None:
     """Return where to read the source's rows of a table: the caller's export, or the setting in the mirror file."""
@@ -215,9 +202,9 @@ def proof_source(table: Table, export: ProofExport | None) -> ProofExport | Jdbc
 def source_unnamed(tables: Sequence[str]) -> UsageError:
     """Return the refusal of a proof of tables whose source rows have no place in the mirror file."""
     return UsageError(
-        "CONFIG_INVALID",
         f"the mirror file does not say where the source's rows of {', '.join(tables)} can be read",
-        way_out="set `prove` of the table to a connection or an export, or name one with --export",
+        "set `prove` of the table to a connection or an export, or name one with --export",
+        code="CONFIG_INVALID",
     )
 
 
@@ -229,14 +216,10 @@ def source_side(
     gone: Collection[str] = (),
     streamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Source:
-    """Open the source's side of a table.
+    """Open the source's side of a table. Raises ``CONFIG_INVALID``, or what the source does.
 
     Columns that are *gone* may be missing, though `columns` lists them. *streamed* are the columns' types in the
     changes: a database's texts have their digits (G-114).
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``; another code where the source is not as the mirror file describes it.
-        TransientError: the source does not answer.
     """
     chosen = proof_source(table, export)
     if chosen is None:
@@ -249,7 +232,7 @@ def source_side(
     return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
 
 
-class HashedSource:
+class HashedSource(Source):
     """A source with hashes in the columns that the target's files hash (G-121)."""
 
     def __init__(self, source: Source, hashed: Sequence[str], salt: Salt | None) -> None:
@@ -267,7 +250,7 @@ class HashedSource:
 
     def _on_hashes(self, work: Work) -> Work:
         hashed, salt = self._hashed, self._salt
-        return lambda tables: work(hashed_tables(tables, hashed, salt))
+        return lambda tables: work(hashed_rows(table, hashed, salt) for table in tables)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""
@@ -275,11 +258,7 @@ class HashedSource:
 
 
 def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
-    """Return the lines that *work* makes of a side's rows in this process.
-
-    Raises:
-        MirroringError: the error in one of the lines.
-    """
+    """Return the lines that *work* makes of a side's rows in this process; raise the error in one of them."""
     lines = pa.Table.from_batches(side.lines(work), schema)
     errors = lines["error"].drop_null()
     if len(errors):
@@ -290,8 +269,7 @@ def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
 def kept(side: Side, frame: DataFrame) -> DataFrame:
     """Read a frame of a side now and once; keep it on disk until it is unpersisted.
 
-    Raises:
-        MirroringError: a worker's error, which comes back as a line: Spark would bury it in a stack of its own.
+    Raises a worker's error, which comes back as a line: Spark would bury it in a stack of its own.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F

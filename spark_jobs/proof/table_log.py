@@ -1,9 +1,8 @@
 """What delta-rs does not tell of a Delta table's log: deletion vectors, read where they lie, and the time of a commit.
 
-delta-rs does not find deletion vectors where a blank is in the address of a table in object storage. It tells the time
-of a commit, but lets no other thread run while it asks a distant storage for it.
-
-Public source: the Delta protocol, *Deletion Vectors*, *Checkpoints*; RoaringBitmap, *Format specification*.
+delta-rs finds no deletion vectors where a blank is in the address of a table in object storage, and lets no other
+thread run while it asks a distant storage for a time. Public source: the Delta protocol; RoaringBitmap, *Format
+specification*.
 """
 
 from __future__ import annotations
@@ -49,12 +48,7 @@ class DeletionVector(NamedTuple):
     rows: int
 
     def positions(self, table: Place) -> Positions:
-        """The places of the deleted rows in their file, ascending.
-
-        Raises:
-            ValueError: they are not what the log says of them, or kept outside of the table.
-            OSError: they are not there.
-        """
+        """The places of the deleted rows in their file, ascending. Raises ValueError, or OSError, for a wrong log."""
         try:
             found = _positions(self._content(table))
         except struct.error as error:
@@ -93,11 +87,7 @@ def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | N
 
 
 def committed_at(table: Place, version: int) -> datetime:
-    """When a version came to be, as its writer says, or else the storage.
-
-    Raises:
-        OSError: the commit is not there.
-    """
+    """When a version came to be, as its writer says, or else the storage. Raises OSError if the commit is not there."""
     file = table / "_delta_log" / f"{version:020}.json"
     told = (action.get("commitInfo") for action in _actions(table / "_delta_log", file.name))
     stamp = next((info["timestamp"] for info in told if info and "timestamp" in info), None)
@@ -131,12 +121,9 @@ def _actions(log: Place, name: str) -> Iterator[Mapping[str, Any]]:
 def _vectors(actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, DeletionVector | None]]:
     for added in filter(None, (action.get("add") for action in actions)):
         told = added.get("deletionVector")
-        yield unquote(added["path"]), None if told is None else _vector(told)
-
-
-def _vector(told: Mapping[str, Any]) -> DeletionVector:
-    at = told.get("offset") or 0
-    return DeletionVector(told["storageType"], told["pathOrInlineDv"], at, told["sizeInBytes"], told["cardinality"])
+        names = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+        values: list[Any] = [told.get(name) or 0 for name in names] if told else []
+        yield unquote(added["path"]), DeletionVector(*values) if told else None
 
 
 def _decoded(text: str) -> bytes:

@@ -26,14 +26,14 @@ from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from spark_jobs.changelog.schema import ROW_BYTES
-from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.healing import settle_outdated_letters
+from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.plan.table_plan import PlanStop, TablePlan
 from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage, stage_no_rows
 from spark_jobs.reconcile.lost_ledger import log_ahead
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import THREADS, run_job, tasks_wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TASKS_PER_CORE = 3
-_MOST_ROWS = 2**18
-"""So many rows of small tables are held by one task, also where one process has all tasks."""
+_LEAST_ROWS, _MOST_ROWS = 2**14, 2**18
+"""So many rows of small tables are in one task: each task opens the log files, and holds its rows in memory."""
 
 
 class Published(NamedTuple):
@@ -150,7 +150,7 @@ class _ChangesWork:
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {t: [] for t in intents}
         work = partial(stage, log_place(self._mirror), self._zone, self._mirror.salt())
-        for results in run_job(self._spark, f"stage {len(prepared)} tables", work, tasks, size):
+        for results in run_job(self._spark, f"stage {len(prepared)} tables", work, tasks, size, THREADS):
             for result in results:
                 staged[result.table_id].append(result)
         for t, parts in staged.items():
@@ -196,8 +196,8 @@ class _ChangesWork:
         Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
         """
         rows = sum(one.rows for one in prepared)
-        tasks = tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE)
-        share = max(1, min(_MOST_ROWS, rows // tasks))
+        tasks = tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE, THREADS)
+        share = max(_LEAST_ROWS, min(_MOST_ROWS, rows // tasks))
         groups = [[plan] for one in prepared if len(one.plans) > 1 for plan in one.plans]
         together: list[tuple[TablePlan, StageTarget]] = []
         weight = 0

@@ -64,17 +64,9 @@ class TableWork(Protocol):
 class PublicationDriver:
     """Answers the protocol's requests with the real ledger and store, and with the job's own :class:`TableWork`.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        work: what is published.
-        clean: source names of tables without a staged object when this run looked. A staged object of this run is
-            renamed, or is left over and found by the next look; so their folders are not listed to be swept.
-
-    Attributes:
-        made: by source name, the numbers of the files that this run confirmed, whatever another one did meanwhile.
-        postponed: by source name, the error that kept a table from being finished; its intent stays open.
-        overtaken: source names of tables that another run took over meanwhile; both runs went on from there (I20).
+    *clean* are source names of tables without a staged object when this run looked: their folders are not listed to be
+    swept. By source name, *made* are the numbers of the files that this run confirmed, *postponed* the errors that kept
+    tables from being finished, and *overtaken* those that another run took over meanwhile (I20).
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork, clean: Collection[str] = ()) -> None:
@@ -94,11 +86,7 @@ class PublicationDriver:
         self.overtaken: set[str] = set()
 
     def drive(self, tables: Sequence[TableState]) -> None:
-        """Run every table's protocol to its end.
-
-        Raises:
-            TransientError: ledger or store do not answer, with the code of the last call; the next run goes on.
-        """
+        """Run every table's protocol to its end. Raises what ledger or store do; the next run goes on."""
         self._tables = {state.id: state for state in tables}
         # A table without rows is never established: it must not cost these calls in every run.
         if tables and self._mirror.landing_zone.partner_events and not any(state.row.established for state in tables):

@@ -81,17 +81,10 @@ FROM living WHERE op IN ($insert, $update) GROUP BY cols ORDER BY cols
 def reloaded_rows(
     root: Place, files: Sequence[str], source: str, epoch: str, starts: Mapping[str, int]
 ) -> ReloadedRows:
-    """Where the newest load of a table begins in the log.
+    """Where the newest load of a table begins in the log, in *files* of it, for its newest stream incarnation.
 
-    Args:
-        root: the change log.
-        files: its files that hold rows of the table.
-        source: the table.
-        epoch: its newest stream incarnation.
-        starts: by partition a place behind which no row of an earlier load can stand (K-67).
-
-    Raises:
-        TerminalError: ``RELOAD_UNCLEAR``.
+    *starts* has by partition a place behind which no row of an earlier load can stand (K-67). Raises
+    ``RELOAD_UNCLEAR``.
     """
     with _logged(root, files) as db:
         db.execute(_ROWS, {"load": f"{LOAD_MAJOR}:", "change": CHANGE, "source": source, "epoch": epoch})

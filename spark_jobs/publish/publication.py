@@ -37,12 +37,12 @@ ROWS_PER_TASK = 125_000
 
 
 class Prepared(NamedTuple):
-    """One table's publication: its plans (one per range of key buckets) and the schema its files will have.
+    """One table's publication: its plans (one per range of key buckets), the schema of its files, the log rows to read.
 
-    *rows* is how many log rows it reads; *waiting* more rows of new batches are not read, for their transactions are
-    not complete. *unverified* are columns whose unchanged rows may have other values at the source, each with the
-    position since which that is so; *gone* those that newer rows lack, each with the first place without it. *former*
-    says how columns of earlier rows are read from now on; None where that was noted with the first files.
+    *waiting* more rows are not read, for their transactions are not complete. *unverified* are columns whose unchanged
+    rows may differ from the source, by the position since which; *gone* those that newer rows lack, by the first place
+    without. *former* says how columns of earlier rows are read from now on; None where that was noted with the first
+    files.
     """
 
     plans: list[tuple[TablePlan, StageTarget]]
@@ -116,11 +116,6 @@ class Preparation:
             )
 
     def _prepared(self, known: _Known) -> Prepared:
-        """The publication of one table.
-
-        Raises:
-            PlanStop: the target cannot follow the table's columns; ``EPOCH_UNKNOWN``.
-        """
         state, work, declared = known.state, known.intent.work, self._declared[known.state.source]
         columns = self._columns(state, known.records, work.position_to)
         schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
@@ -235,8 +230,8 @@ class Preparation:
     def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
         """Quiet tables of which the mirror file says something else than their files have, by table id (G-129).
 
-        Those that are *busy* have changes, and are judged when these are published. What `types` says is noted before
-        changes are published by it, so that no crash leaves files by types that no one noted.
+        Those that are *busy* are judged when their changes are published. What `types` says is noted before changes are
+        published by it, so that no crash leaves files by types that no one noted.
         """
         tables = [*tables]
         found = self.unfit([state for state in tables if state.source not in busy])
@@ -264,11 +259,7 @@ class Preparation:
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:
-        """The schema that a table would have whose rows come from the log alone.
-
-        Raises:
-            PlanStop: as for the files of a publication.
-        """
+        """The schema that a table would have whose rows come from the log alone. Raises PlanStop."""
         declared = self._declared[state.source]
         records = self._reader.column_records([state])[state.id]._replace(former=())
         row = replace(state.row, published_batch=0, confirmed=0)

@@ -19,9 +19,6 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
     """Stop where the mirror file says something else of the published columns than their files have.
 
     It needs no changes: a quiet table would keep what is to be hashed in clear, and each run would report PASS.
-
-    Raises:
-        PlanStop: ``SCHEMA_CHANGED``, ``TABLE_REDECLARED``.
     """
     chosen, published = declared.chosen, state.columns.columns
     of_source = [column for column in published if not column.tells]
@@ -45,13 +42,7 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
 
 
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
-    """Stop where `types` landed a published column as text and no longer does, as far as its source's types show.
-
-    Any other word of `types` that is taken away leaves the values as they are.
-
-    Raises:
-        PlanStop: ``SCHEMA_CHANGED``.
-    """
+    """Stop where `types` landed a published column as text and no longer does, as far as its source's types show."""
     texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
     types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]
@@ -60,13 +51,9 @@ def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[Colu
     ]
     for name, published in at_source.items():
         kinds = sorted({sql_type for column, sql_type in types if column.casefold() == name and sql_type})
-        if kinds and not any(map(_is_text_or_unknown, kinds)):
+        if kinds and not any(not is_known(kind) or landing_type(kind) == "string" for kind in kinds):
             what = f"`types` no longer lands {published!r} as string, as which it is published: it is {kinds[0]}"
             raise PlanStop("SCHEMA_CHANGED", what)
-
-
-def _is_text_or_unknown(sql_type: str) -> bool:
-    return not is_known(sql_type) or landing_type(sql_type) == "string"
 
 
 def _lands_otherwise(column: LandingColumn, chosen: ColumnChoice) -> str:

@@ -1,7 +1,7 @@
 """Publishes in a worker: reads its row groups of the log, plans, types, and creates staged objects.
 
-Staged objects have names that are used once. The target sees nothing before the driver has sealed their names, ETags
-and digests and renamed them.
+Their names are used once. The target sees nothing before the driver has sealed names, ETags and digests and renamed
+them.
 """
 
 from __future__ import annotations
@@ -214,13 +214,9 @@ def create_staged(
 ) -> StagedFile:
     """Upload a finished file under a staging name that is used once, and read it back to check it.
 
-    A creation of which the outcome is unknown is not repeated: the next name is tried, ``.1`` and so on appended. What
-    may come of the first one late is an object that nothing refers to (O-08).
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE``: another run swept or reset meanwhile; run again. What the
-            store raises, when none of some names could be created.
-        TerminalError: ``FILE_UNFIT``: what came back is not what was written.
+    A creation of unknown outcome is not repeated: the next name is tried, ``.1`` and so on appended; what may come of
+    the first one late is an object that nothing refers to (O-08). Raises ``CHANGED_MEANWHILE`` if another run swept or
+    reset; what the store raises; ``FILE_UNFIT`` if something else came back.
     """
     created = _created(store, path, local)
     with store.fetch(created.path) as back:

@@ -7,7 +7,7 @@ This module gathers the facts and knows the types; :mod:`open_mirroring.changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from itertools import chain
 
 import msgspec
@@ -19,7 +19,6 @@ from open_mirroring.changes.column_history import (
     ColumnHistory,
     FormerColumn,
     ListOfColumns,
-    Seen,
     Structure,
     Word,
     clipped,
@@ -30,6 +29,7 @@ from open_mirroring.changes.column_history import (
     spelled_otherwise,
 )
 from open_mirroring.changes.log_position import is_load_epoch, position_order
+from open_mirroring.changes.places_seen import PlacesSeen, joined
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.column_lists import ColumnList
@@ -65,16 +65,12 @@ from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.published_settings import refuse_other_settings
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
-from spark_jobs.sources.sql_server.type_text import is_known
-from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
+from spark_jobs.sources.sql_server.type_text import is_known, landing_type
+from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """A column of the source with what the mirror file says of its name at the target, and of hashes (G-120, G-121).
-
-    Raises:
-        TerminalError: ``COLUMN_NAME_INVALID``.
-    """
+    """A source's column with what the mirror file says of its name at the target, and of hashes (G-120, G-121)."""
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
@@ -104,16 +100,10 @@ def source_columns(
 
 
 class TableColumns:
-    """The columns of one table, as its column lists and the decisions of operators give them.
+    """The columns of one table, as its column lists (*records*) and the decisions of operators give them.
 
-    Args:
-        state: the table.
-        declared: as the mirror file has it.
-        records: what the ledger keeps of its columns.
-        source: what the source and the mirror file say of its columns.
-        lists_all: whether changes carry every column that the initial load contains, as both come from one task.
-        up_to: only what lies up to this place is looked at; None: all.
-        salted: what distinguishes the salt of hashes from another one (G-121); None where nothing is hashed.
+    *source* is what source and mirror file say of its columns. *lists_all*: changes carry every loaded column, as both
+    come from one task. Only what lies *up_to* a place is looked at. *salted* distinguishes the salt of hashes (G-121).
     """
 
     def __init__(
@@ -174,13 +164,7 @@ class TableColumns:
         return {name: _position(verdict.at or "") for name, verdict in verdicts.items()}
 
     def schema(self, *, reload_on_add: bool) -> tuple[TableSchema, dict[str, str]]:
-        """The union of all columns, and each one's newest source type.
-
-        Raises:
-            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_NAME_INVALID``,
-                ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``TYPE_UNSUPPORTED``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``HASH_UNMATCHED``, ``VALUE_INVALID``.
-        """
+        """The union of all columns, and each one's newest source type. Raises PlanStop."""
         refuse_other_settings(self._state, self._declared, self._salted)
         schema = self._union()
         types = self._types(schema)
@@ -354,7 +338,7 @@ class TableColumns:
                 found.append(ListOfColumns(columns, seen, one.whole))
         return found
 
-    def _seen(self, one: ColumnList, up_to: str | None) -> Seen | None:
+    def _seen(self, one: ColumnList, up_to: str | None) -> PlacesSeen | None:
         """Where rows of changes with this list are, as far as they are looked at; None where there are none."""
         epochs = self._records.epochs
         # A stream that no one accepted yet stops the table by itself.
@@ -362,17 +346,13 @@ class TableColumns:
         places = []
         for epoch, seen in one.seen.items():
             if not is_load_epoch(epoch):
-                places.append(Seen(*(text and position_order(epochs.get(epoch, beyond), text) for text in seen)))
+                places.append(PlacesSeen(*(text and position_order(epochs.get(epoch, beyond), text) for text in seen)))
         if up_to is not None:
             places = [clipped(place, up_to) for place in places if place.first <= up_to]
         if not places:
             return None
-        first, last = min(seen.first for seen in places), max(seen.last for seen in places)
-        if self._declared.full_rows:
-            return Seen(first, last, first, last)
-        whole = [seen for seen in places if seen.whole_last]
-        whole_first = min((seen.whole_first for seen in whole), default="")
-        return Seen(first, last, whole_first, max((seen.whole_last for seen in whole), default=""))
+        together = reduce(joined, places)
+        return PlacesSeen(*together[:2], *together[:2]) if self._declared.full_rows else together
 
 
 def _of_changes(lists: Sequence[ListOfColumns]) -> list[ListOfColumns]:
@@ -385,11 +365,7 @@ def _column(name: str, sql_type: str, place: int | None, chosen: ColumnChoice) -
 
 
 def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    """What a column lands as: its source's type, or what the mirror file says (G-110).
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``.
-    """
+    """What a column lands as: its source's type, or what the mirror file says (G-110). Raises ``TYPE_UNSUPPORTED``."""
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:

@@ -43,7 +43,8 @@ class ZonePorts:
                 marker = read_marker(self._store, folder)
                 return protocol.Marker(marker.incarnation, marker.etag)
             case protocol.CreateMetadata():
-                self._create_whole(table, layout.METADATA_FILE, _metadata(table))
+                content = layout.metadata_document(table.landed_keys, table.metadata_properties)
+                self._create_whole(table, layout.METADATA_FILE, content)
                 return protocol.Answered()
             case protocol.ReadMetadata():
                 found = self._store.read(f"{folder}/{layout.METADATA_FILE}")
@@ -116,7 +117,3 @@ def sweep_staging(store: LandingZoneStore, folder: str, generation: int, confirm
             store.delete(info.path)
             swept += 1
     return swept
-
-
-def _metadata(table: TableState) -> bytes:
-    return layout.metadata_document(table.landed_keys, table.metadata_properties)

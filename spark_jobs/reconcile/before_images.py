@@ -1,13 +1,9 @@
 """Finds updates and deletes in the log that contradict what the log has of their row: changes are missing (G-190).
 
-Only a complete view of the log can show it: a publication does not read what came before, and a change may still
-arrive late. Nothing is reported where a sound history may look alike:
-
-- An image is compared with the change of the same key directly before it, in the same stream, with the same columns.
-- Rows of loads and corrections are no changes, so the change behind one is not compared.
-- A row that leaves a key in the transaction in which one came to it may be the one that was there before, if there was
-  one (G-03, G-115, G-135).
-- Large objects, and NULL in an old row, may stand for what was not sent (C-71, K-22, T-94).
+Only a complete view of the log can show it. Nothing is reported where a sound history may look alike: an image is
+compared with the change of the key directly before it, in the same stream, with the same columns; never behind a row of
+a load or correction. A row that leaves a key in the transaction in which one came may be another one (G-03, G-115,
+G-135). Large objects, and NULL in an old row, may not have been sent (C-71, K-22, T-94).
 """
 
 from __future__ import annotations
@@ -57,17 +53,10 @@ class Change(NamedTuple):
 
 
 class ImagesTask(NamedTuple):
-    """Some key buckets of a table, of which the log is searched.
+    """Some key buckets of a table, from *low* up to but not *high*, of which the log is searched.
 
-    Args:
-        root: the change log.
-        files: those with changes of the table.
-        source: its name.
-        low: the first key bucket.
-        high: the one behind the last.
-        above: by stream the position up to which changes may be missing; other streams are not searched.
-        behind: only changes of later batches are reported.
-        begins: the log has the table from its first row on.
+    *above* is by stream the position up to which changes may be missing; other streams are not searched. Only changes
+    of batches after *behind* are reported. *begins*: the log has the table from its first row on.
     """
 
     root: Place
@@ -116,13 +105,7 @@ def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
 def contradictions(
     changes: Iterable[Change], moved: Collection[tuple[str, str]], *, begins: bool
 ) -> Iterator[tuple[Change, str]]:
-    """The changes that contradict those before them, each with what is wrong.
-
-    Args:
-        changes: by stream, key and position; what was read twice may be there twice.
-        moved: stream and position of each half of a key change that leaves a key.
-        begins: a row that is updated has an insert in its stream.
-    """
+    """The changes, by stream, key and position, that contradict those before them, each with what is wrong."""
     for _, of_key in groupby(changes, key=lambda one: (one.epoch, one.key)):
         state: Change | str = _UNSEEN
         came = last = ""
@@ -150,14 +133,12 @@ def contradictions(
 
 
 def _may_become(row: Change, update: Change) -> bool:
-    """Whether an update may be one of this row."""
     if update.had is None or not row.whole or row.row is None or not _are_alike(row, update):
         return True
     return image_mark(row.row.encode()) == update.had
 
 
 def _may_leave(row: Change, leaving: Change) -> bool:
-    """Whether what leaves may be this row."""
     if leaving.before is None or row.row is None or not _are_alike(row, leaving):
         return True
     values, compared = _decode_image(row.row), _compared(row.cols)

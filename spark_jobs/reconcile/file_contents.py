@@ -25,10 +25,7 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What a worker must know of a table: *columns* is its registry, of which every file has a prefix.
-
-    Of delimited text (*text*) only the bytes are judged: nothing else was sealed of them.
-    """
+    """What a worker must know of a table: *columns* is its registry, of which every file has a prefix."""
 
     table_id: str
     folder: str
@@ -86,7 +83,6 @@ def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
 
 
 def _read(store: LandingZoneStore, table: CheckedTable, listed: ListedFile, path: str) -> FileContent | None:
-    """What is in the file at a path; None when it is not, or no longer, there."""
     info = store.stat(path)
     with store.fetch(path) as local:
         if info is None or local is None:

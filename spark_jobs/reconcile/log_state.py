@@ -1,7 +1,6 @@
 """Counts of what the change log holds, made by workers for the deep check.
 
-Files are read as publishing reads them, wherever they are: no file system of Spark's is used, so the login to an
-object storage stays out of Spark's configuration.
+Spark's file systems are not used, so the login to an object storage stays out of its configuration.
 """
 
 from __future__ import annotations
@@ -35,13 +34,7 @@ _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
 def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
-    """Rows by batch, kind, table and epoch, the pieces of the split messages *waiting*, and the files, of one version.
-
-    A file that is gone or damaged counts as empty; comparing table by table then finds what is missing.
-
-    Raises:
-        MirroringError: what an object storage says.
-    """
+    """Rows, pieces of messages *waiting*, and files of one version of the log; damaged ones count as empty."""
     try:
         table = opened_log(root)
     except TransientError as error:

@@ -1,7 +1,7 @@
 """Recognises a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
 
-Without this check the mirror would look new and would publish everything again beside what is there. The check creates
-no ledger: where none exists, an empty one in a temporary folder takes its place (G-31).
+Without this the mirror would publish everything again. Where no ledger exists, an empty one in a temporary folder takes
+its place (G-31).
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from open_mirroring.codes import next_step
@@ -23,6 +21,7 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, LOG_DAMAGED, Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.owning import MIRROR_CLASH
@@ -30,10 +29,7 @@ from spark_jobs.changelog.newest_batch import newest_in_log
 
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """Why this ledger is not the one that belongs to the change log: the log has a batch that it never bound.
-
-    The log is read first: a batch is bound before it is in the log.
-    """
+    """Why this ledger is not the change log's: the log, which is read first, has a batch that it never bound."""
     newest = _logged(mirror)
     with ledger.connect() as db:
         known = _bound(db, mirror.name)
@@ -41,11 +37,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Refuse to start again beside published files, or on a log that lost batches; called before anything is bound.
-
-    Raises:
-        TerminalError: ``LEDGER_LOST``, ``LOG_DAMAGED``.
-    """
+    """Refuse to start again beside published files (``LEDGER_LOST``), or on a shorter log (``LOG_DAMAGED``)."""
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c
@@ -101,48 +93,30 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 
 
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
-    """Problems of a ledger that knows nothing of what is published or logged; looks only, and creates nothing.
-
-    A ledger or a zone that does not answer is reported by another check.
-    """
+    """Problems of a ledger that knows nothing of what is published or logged; looks only, and creates nothing."""
     try:
         # The log first, and the tables once more at the end: a run that is under way makes nobody's ledger a lost one.
         newest = _logged(mirror)
         bound, known = _look(mirror)
         problems = [] if (ahead := _ahead(mirror, newest, bound)) is None else [ahead]
-        for source, finding in found_without_ledger(mirror).items() if not known >= _sources(mirror) else ():
+        is_known = known.issuperset(table.source for table in mirror.tables)
+        for source, finding in () if is_known else found_without_ledger(mirror).items():
             if source not in _look(mirror)[1]:
-                problems.append(
-                    TerminalError(finding.code, f"{source}: {finding.what}", way_out=finding.way_out),
-                )
+                problems.append(TerminalError(finding.code, f"{source}: {finding.what}", way_out=finding.way_out))
     except (MirroringError, DBAPIError, OSError) as error:
         problems = [error] if isinstance(error, TerminalError) and error.code == MIRROR_CLASH else []
     return [mirror.problem_of(("mirror",) if e.code == MIRROR_CLASH else ("ledger",), e) for e in problems]
 
 
 def _look(mirror: Mirror) -> tuple[int, set[str]]:
-    """The newest batch that the ledger bound and the tables that it has, without opening it as ours."""
-    with _looked_at(mirror) as db:
-        if db is None:
-            return 0, set()
-        c, m = t.mirrored_table.c, t.mirrored_table.c.mirror == mirror.name
-        begun = m & (c.established.is_(True) | c.reset.is_not(None) | (c.generation > 1))
-        return _bound(db, mirror.name), set(db.scalars(sa.select(c.source).where(begun)))
-
-
-@contextmanager
-def _looked_at(mirror: Mirror) -> Iterator[sa.Connection | None]:
-    """The ledger as it is, of whatever version; None where there is none."""
-    url = make_url(mirror.ledger_url())
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        yield None
-        return
-    engine = sa.create_engine(url)
-    try:
-        with engine.connect() as db:
-            yield db if sa.inspect(db).has_table(t.mirrored_table.name) else None
-    finally:
-        engine.dispose()
+    """The newest batch that the ledger bound and the tables that it has."""
+    ledger = ledger_to_look(mirror.ledger_url())
+    if ledger is None:
+        return 0, set()
+    with ledger.connect() as db:
+        c = t.mirrored_table.c
+        begun = c.established.is_(True) | c.reset.is_not(None) | (c.generation > 1)
+        return _bound(db, mirror.name), set(db.scalars(sa.select(c.source).where(begun, c.mirror == mirror.name)))
 
 
 def _bound(db: sa.Connection, mirror: str) -> int:
@@ -156,11 +130,8 @@ def _logged(mirror: Mirror) -> int:
 
 
 def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:
-    if newest <= known:
-        return None
-    return _lost(
-        mirror, f"the change log holds batches of this mirror up to {newest}, the ledger knows {known or 'none'}"
-    )
+    what = f"the change log holds batches of this mirror up to {newest}, the ledger knows {known or 'none'}"
+    return None if newest <= known else _lost(mirror, what)
 
 
 def _lost(mirror: Mirror, what: str) -> TerminalError:
@@ -171,12 +142,5 @@ def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:
     """The tables whose present generation rests on what the log held."""
     b, c = t.batch_table.c, t.mirrored_table.c
     rests = (b.mirror == c.mirror) & (b.source == c.source) & (b.batch > c.log_from)
-    query = (
-        sa.select(c.source).distinct().where(c.mirror == mirror.name).join_from(t.mirrored_table, t.batch_table, rests)
-    )
-    with ledger.connect() as db:
-        return sorted(db.scalars(query))
-
-
-def _sources(mirror: Mirror) -> set[str]:
-    return {table.source for table in mirror.tables}
+    query = sa.select(c.source).distinct().join_from(t.mirrored_table, t.batch_table, rests)
+    return sorted(source for (source,) in t.rows(ledger, query.where(c.mirror == mirror.name)))

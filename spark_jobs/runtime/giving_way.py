@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from sqlalchemy.exc import OperationalError
 
@@ -25,12 +26,8 @@ class GivingWay:
         time.sleep(FIRST_PAUSE * random.uniform(0.5, 1.5))
         until = time.monotonic() + self._patience
         self._patience *= 2
-        while time.monotonic() < until and _answered(is_busy):
+        while time.monotonic() < until:
+            with suppress(OperationalError):  # the ledger does not answer; the next request reports it
+                if not is_busy():
+                    return
             time.sleep(POLL)
-
-
-def _answered(is_busy: Callable[[], bool]) -> bool:
-    try:
-        return is_busy()
-    except OperationalError:
-        return True  # the ledger does not answer; the next request reports it

@@ -65,7 +65,7 @@ class Job(NamedTuple):
     arguments: Sequence[Argument] = ()
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Parse ``MIRROR.yaml``, open the ledger, do the work, write and print its report, and return the exit code.
+        """Parse ``MIRROR.yaml``, do the work, write and print its report, and return the exit code.
 
         Spark starts when the work needs it: a job with nothing to do starts no JVM.
         """

@@ -21,10 +21,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ParcelKey:
-    """The key of one job, with which only its own workers can read its tasks.
+    """The key of one job, with which only its own workers can read its tasks; it is sent in memory only.
 
-    Spark briefly stores tasks, and functions of more than a megabyte, in a file. It shows plans on its page and in its
-    event log. None of these may contain a secret (S-04). The key is sent inside a function, in memory only.
+    Spark stores tasks and large functions in a file, and shows plans on its page: none may contain a secret (S-04).
     """
 
     _key: bytes = field(default_factory=Fernet.generate_key, repr=False)
@@ -37,42 +36,38 @@ class ParcelKey:
         """Decrypt a value that was packed with this key."""
         return pickle.loads(Fernet(self._key).decrypt(text))
 
+    def called(self, function: str, task: str) -> Any:
+        """Call a packed function with a packed task."""
+        return self.unpacked(function)(self.unpacked(task))
+
 
 def sealed_outcomes(
     spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> list[Result]:
-    """The results of *function* for each of the *tasks* in Spark's workers, one partition each, in order.
-
-    Tasks and function, which may hold logins, are encrypted; the key is sent in memory only.
-    """
+    """The results of *function* for each of the *tasks* in Spark's workers, one partition each, in order; encrypted."""
     key = ParcelKey()
-    return outcomes(spark, description, _Unpacking(key), key.packed(function), [key.packed(task) for task in tasks])
+    return outcomes(spark, description, key.called, key.packed(function), [key.packed(task) for task in tasks])
 
 
 def sealed_frame(
     spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
 ) -> DataFrame:
-    """The lines that *work* makes of *tasks*, one partition each, as a lazy frame.
+    """The lines that *work* makes of *tasks*, one partition each, as a lazy frame; all encrypted.
 
-    Encrypted as in :func:`sealed_outcomes`. The key differs each time, so that no two plans are equal: Spark could
-    answer the later one from a cache of the earlier one, and a source must be read each time.
+    The key differs each time, so that no two plans are equal: Spark could answer the later one from a cache.
     """
     key = ParcelKey()
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for line in (line for batch in batches for line in batch.to_pylist()):
-            yield from key.unpacked(line["work"])(key.unpacked(line["task"]))
+            yield from key.called(line["work"], line["task"])
 
     frame = task_frame(spark, [key.packed(task) for task in tasks]).withColumn("work", F.lit(key.packed(work)))
     return frame.mapInArrow(each, schema)
 
 
 def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
-    """*work* as a small function that can be called in a worker, for rows of Spark's own reader.
-
-    Encrypted as in :func:`sealed_outcomes`: Spark's files contain no readable login or salt. The key differs each time,
-    as in :func:`sealed_frame`.
-    """
+    """*work* as a small function that can be called in a worker, for rows of Spark's own reader; encrypted."""
     key = ParcelKey()
     parcel = sent_beside(spark, key.packed(work))
 
@@ -80,11 +75,3 @@ def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Re
         return cast("Callable[..., Result]", key.unpacked(text_of(parcel)))(*given)
 
     return unsealed
-
-
-class _Unpacking:
-    def __init__(self, key: ParcelKey) -> None:
-        self._key = key
-
-    def __call__(self, function: str, task: str) -> Any:
-        return self._key.unpacked(function)(self._key.unpacked(task))

@@ -52,14 +52,10 @@ _UNAVOIDABLE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     """The running session, or a new one.
 
-    Under ``spark-submit``, or if :data:`~open_mirroring.operate.spark_jars.SUBMITTED` announces options in
-    ``PYSPARK_SUBMIT_ARGS``, master, memory and jars are the submitted ones. If
-    :data:`~open_mirroring.operate.spark_jars.REMOTE` names a server of Spark Connect, the session is one of its.
-    Otherwise it is local, with the fetched jars on its class path.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` when a jar of a local session is truncated, or Java is missing.
-        TransientError: ``UNREACHABLE`` when the server of Spark Connect gives no session.
+    Under ``spark-submit``, or if :data:`~open_mirroring.operate.spark_jars.SUBMITTED` announces options, master, memory
+    and jars are the submitted ones. :data:`~open_mirroring.operate.spark_jars.REMOTE` names a server of Spark Connect.
+    Otherwise it is local, with the fetched jars. Raises ``INSTALLATION_INCOMPLETE`` without Java or for a truncated
+    jar; ``UNREACHABLE`` when the server gives no session.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

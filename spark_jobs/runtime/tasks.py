@@ -1,7 +1,6 @@
 """Runs the tasks of a job: in its own process if they are small, else in Spark's workers.
 
-Starting Spark takes seconds, and most runs find little. Both ways call the same function with the same tasks, which
-write the same files.
+Starting Spark takes seconds, and most runs find little. Both ways call the same function with the same tasks.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from open_mirroring.errors import MirroringError, disk_error, memory_error
+from open_mirroring.without_pandas import without_pandas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +28,7 @@ Result = TypeVar("Result")
 
 
 class SessionOnDemand:
-    """A proxy of a Spark session that starts it on first use.
-
-    Args:
-        most_without: the maximum bytes of work that :func:`run_job` does without it.
-    """
+    """A proxy of a Spark session that starts it on first use; *most_without* bytes of work are done without it."""
 
     def __init__(self, name: str, most_without: int) -> None:
         self._name = name
@@ -78,20 +74,10 @@ def run_job(
     size: int,
     own_threads: int = 1,
 ) -> list[Result]:
-    """Run *function* over *tasks* and return the results in order.
+    """Run *function* over *tasks* (plain values of about *size* bytes to read together); the results in order.
 
-    Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
-
-    Args:
-        spark: the session for work that is too large for this process.
-        description: shown in Spark.
-        function: called once with each task, which it must not change.
-        tasks: plain values that can be pickled.
-        size: the approximate bytes that they read together.
-        own_threads: how many threads of this process run them if Spark does not.
-
-    Raises:
-        MirroringError: a task's own error, unchanged; of several the first task's.
+    Results are small, too: rows never cross between the JVM and Python. *own_threads* of this process run them if Spark
+    does not. Raises a task's own error, unchanged; of several the first task's.
     """
     if not tasks:
         return []
@@ -111,28 +97,6 @@ def run_job(
     return found
 
 
-def _keep_pandas_out() -> None:
-    """Make Arrow find no pandas: its first array of Python values would import it, longer than most tasks take.
-
-    Arrow only checks whether the values are a pandas series. Later imports of pandas still work.
-    """
-    import pyarrow as pa
-
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas)
-        try:
-            pa.array([None])
-        finally:
-            sys.meta_path.remove(_NoPandas)
-
-
-class _NoPandas:
-    @staticmethod
-    def find_spec(name: str, _path: object, _target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
 def is_of_spark(error: Exception) -> bool:
     """Whether Spark, or the connection to its JVM, raised an error."""
     if "pyspark" not in sys.modules:
@@ -150,7 +114,10 @@ class _ErrorsAsValues:
         self._function = function
 
     def __call__(self, task: Any) -> Any:
-        _keep_pandas_out()
+        with without_pandas():
+            import pyarrow as pa
+
+            pa.array([None])  # its first array of Python values asks whether they are a series of pandas
         try:
             return self._function(task)
         except MirroringError as error:

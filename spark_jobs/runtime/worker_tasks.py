@@ -1,7 +1,7 @@
 """Runs one function over texts in Spark's workers, one partition each, in every kind of session.
 
-A session with its own context runs an RDD, because the first DataFrame of a new JVM costs some two seconds more. Spark
-Connect (Databricks, Fabric's sessions over Connect) has neither RDD nor context.
+A session with its own context runs an RDD, because the first DataFrame of a new JVM costs some two seconds more; Spark
+Connect has neither RDD nor context.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -52,17 +51,9 @@ _TELL_SECONDS = 30.0
 
 
 def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
-    """The results of *work* for each of the *tasks*, in order.
+    """The results of *work*, a small function, for each of the *tasks* (texts without a comma), in order.
 
-    Args:
-        spark: the session.
-        description: shown for the job; over Spark Connect it is the tag of its operation.
-        work: a small function: only it is sent in memory.
-        shared: what all tasks need; of any size.
-        tasks: texts without a comma.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
+    *description* is shown for the job; *shared* is what all tasks need. Raises ``INSTALLATION_INCOMPLETE``.
     """
     run = _by_rdd if is_classic(spark) else _by_frame
     try:
@@ -127,7 +118,7 @@ def _by_rdd(spark: SparkSession, description: str, work: Work, shared: str, task
     sent = sent_beside(spark, shared)
     try:
         with _progress_logged(context, description, len(tasks)):
-            return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent)).collect()
+            return context.parallelize(tasks, len(tasks)).map(lambda task: work(text_of(sent), task)).collect()
     finally:
         if isinstance(sent, Broadcast):
             sent.destroy()
@@ -160,10 +151,6 @@ def _progress_logged(context: SparkContext, description: str, tasks: int) -> Ite
     finally:
         ended.set()
         telling.join()
-
-
-def _worked(work: Work, shared: str | Broadcast[str], task: str) -> Any:
-    return work(text_of(shared), task)
 
 
 def _by_frame(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:

@@ -1,7 +1,6 @@
 """Makes the format and transport that a mirror file asks for; the only module that knows all sources.
 
-A source is loaded when a mirror file asks for it: most of what the others need takes long to load. A format that is
-none of the product's is one that an installed package registers by an entry point.
+A source is loaded when a mirror file asks for it; others are registered by the entry point of an installed package.
 """
 
 from __future__ import annotations
@@ -41,9 +40,17 @@ def source_of(mirror: Mirror) -> MirrorSource:
     # alike: [a.b].c goes before a.[b.c].
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
     tables = {".".join(table.source_name): _mirrored(table) for table in by_period}
-    registry = mirror.source.connections.get("schema_registry")
-    schemas = None if registry is None else _schemas(registry)
-    given = _given(mirror) if mirror.structures else ()
+    schemas: SchemaLookup | None = None
+    given: tuple[SourceSchema, ...] = ()
+    if registry := mirror.source.connections.get("schema_registry"):
+        # What its client brings takes as long to load as a look at a source that has nothing new.
+        from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+
+        schemas = SchemaRegistry(resolve(registry))
+    if mirror.structures:
+        from spark_jobs.sources.qlik.message.given_structures import given_structures
+
+        given = given_structures(mirror)
     return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given)
 
 
@@ -52,30 +59,13 @@ def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[st
     return format_of(mirror).structures([SourceSchema(*one) for one in kept])
 
 
-def _schemas(connection: str) -> SchemaLookup:
-    # What its client brings takes as long to load as a look at a source that has nothing new.
-    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
-
-    return SchemaRegistry(resolve(connection))
-
-
-def _given(mirror: Mirror) -> tuple[SourceSchema, ...]:
-    from spark_jobs.sources.qlik.message.given_structures import given_structures
-
-    return given_structures(mirror)
-
-
 def _mirrored(table: Table) -> MirroredTable:
     promised = table.keys_never_change, table.full_rows, table.complete_rows, table.key_is_unique
     return MirroredTable(table.source, tuple(table.key), table.chosen, *map(bool, promised))
 
 
 def transport_of(mirror: Mirror) -> Transport:
-    """What carries the changes of a mirror.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """What carries the changes of a mirror."""
     match mirror.source:
         case described.InCapture() as source:
             from spark_jobs.sources.transports.capture_files import CaptureFiles

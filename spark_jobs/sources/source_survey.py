@@ -1,8 +1,4 @@
-"""Warns of mirrored tables that the source does not show, before anything is read: for ``check``, without a JVM.
-
-A mirrored table that the source does not show is most often a wrong spelling, and would stay empty silently. Both
-warnings stop nothing: the table may come later, and a key may never change.
-"""
+"""Warns of mirrored tables that the source does not show, before anything is read: for ``check``, without a JVM."""
 
 from __future__ import annotations
 

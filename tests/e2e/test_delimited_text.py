@@ -107,7 +107,7 @@ def test_another_column_stops_it_and_a_reset_with_its_new_form_goes_on(tmp_path:
         pipeline.publish()
     request_reload(pipeline.mirror, pipeline.ledger, "dbo.orders", Reason("Ada", "a column more"))
     for _ in range(4):
-        reload_table(pipeline.mirror, pipeline.ledger, lambda: spark, "dbo.orders", wait=timedelta(0))
+        reload_table(pipeline.mirror, pipeline.ledger, spark, "dbo.orders", wait=timedelta(0))
         pipeline.service.poll()
     assert names_of(pipeline) == {**dict(enumerate(ODD)), 7: "x"}
     metadata = json.loads((pipeline.zone / "dbo.schema" / "orders" / "_metadata.json").read_bytes())

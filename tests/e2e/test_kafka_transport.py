@@ -25,7 +25,7 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.kafka.client import KafkaPlace, place_of
 from spark_jobs.sources.kafka.reader import read_range
-from spark_jobs.sources.kafka.transport import expecting, find_ranges
+from spark_jobs.sources.kafka.transport import KafkaTopics, expecting
 from spark_jobs.sources.transports import json_lines
 from tests.kafka_broker import KafkaBroker, write_certificate
 
@@ -51,7 +51,7 @@ class Ledger:
         self.bound: dict[str, int] = {}
 
     def find(self, place: KafkaPlace) -> list[BoundRange]:
-        ranges = find_ranges(place, self.bound).ranges
+        ranges = KafkaTopics(place).find(None, self.bound).ranges
         for bound in ranges:
             self.bound[bound.name] = bound.end
         return ranges
@@ -244,7 +244,7 @@ def test_a_topic_made_anew_is_told(kafka: KafkaBroker, place: Place, ids: bool) 
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
     publish_numbered(kafka, topic, 0, 0, 30 if ids else 10)
-    error = refused("MESSAGES_LOST", lambda: find_ranges(at, ledger.bound))
+    error = refused("MESSAGES_LOST", lambda: KafkaTopics(at).find(None, ledger.bound))
     assert topic in error.where
     pinned = expecting(at, ledger.bound)._replace(timeout_seconds=2.0)
     refused("MESSAGES_LOST", lambda: list(read_range(pinned, ranges[-1])))
@@ -254,7 +254,8 @@ def test_a_partition_that_is_gone_means_a_topic_made_anew(kafka: KafkaBroker, pl
     topic = next(TOPICS)
     kafka.create_topic(topic)
     error = refused(
-        "MESSAGES_LOST", lambda: find_ranges(place(kafka.connection(), topic), {f"{topic}/0": 0, f"{topic}/1": 5})
+        "MESSAGES_LOST",
+        lambda: KafkaTopics(place(kafka.connection(), topic)).find(None, {f"{topic}/0": 0, f"{topic}/1": 5}),
     )
     assert "[1]" in error.what
 
@@ -275,7 +276,7 @@ def test_an_added_partition_is_read_from_its_beginning(
         assert ledger.tick(at) == numbered(topic, 1, 0, 8)
     assert "partition 1 was added" in caplog.text
     kafka.delete_records(topic, 1, 3)
-    assert "3 offsets" in refused("MESSAGES_LOST", lambda: find_ranges(at, before)).what
+    assert "3 offsets" in refused("MESSAGES_LOST", lambda: KafkaTopics(at).find(None, before)).what
 
 
 def test_names_of_other_sources_and_topics_are_left_alone(kafka: KafkaBroker, place: Place) -> None:
@@ -283,7 +284,7 @@ def test_names_of_other_sources_and_topics_are_left_alone(kafka: KafkaBroker, pl
     kafka.create_topic(topic)
     publish_numbered(kafka, topic, 0, 0, 3)
     others = {"day/messages.jsonl": 700, "other/0": 9, "other#id": 0, f"{topic}/deep/0": 4}
-    found = find_ranges(place(kafka.connection(), topic), others).ranges
+    found = KafkaTopics(place(kafka.connection(), topic)).find(None, others).ranges
     assert [b for b in found if "#" not in b.name] == [(f"{topic}/0", 0, 3)]
 
 
@@ -324,7 +325,7 @@ def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
 
 def test_a_topic_that_is_missing_is_named(kafka: KafkaBroker, place: Place) -> None:
     at = place(kafka.connection(), "nowhere")
-    assert "nowhere" in refused("PLACE_MISSING", lambda: find_ranges(at, {})).where
+    assert "nowhere" in refused("PLACE_MISSING", lambda: KafkaTopics(at).find(None, {})).where
     assert "nowhere" not in kafka.admin().list_topics(timeout=300).topics, "asking must not create it"
 
 
@@ -352,7 +353,7 @@ def test_a_refused_login_and_a_wrong_authority_are_told_at_once_and_without_secr
     at = place(text, topic, timeout_seconds=120.0)
     began = time.monotonic()
     errors = [
-        refused(code, lambda: find_ranges(at, {})),
+        refused(code, lambda: KafkaTopics(at).find(None, {})),
         refused(code, lambda: list(read_range(at, BoundRange(f"{topic}/0", 0, 5)))),
     ]
     assert time.monotonic() - began < 90, "no need to wait for the time-out"
@@ -364,7 +365,7 @@ def test_a_refused_login_and_a_wrong_authority_are_told_at_once_and_without_secr
 def test_nobody_at_the_address_is_transient(kafka: KafkaBroker, place: Place) -> None:
     connection = json.dumps({"conn_type": "kafka", "host": "127.0.0.1", "port": 1})
     at = place(connection, "any", timeout_seconds=1.0)
-    refused("UNREACHABLE", lambda: find_ranges(at, {}), TransientError)
+    refused("UNREACHABLE", lambda: KafkaTopics(at).find(None, {}), TransientError)
     refused("UNREACHABLE", lambda: list(read_range(at, BoundRange("any/0", 0, 5))), TransientError)
 
 
@@ -423,5 +424,5 @@ def test_an_application_logs_in_with_a_token(kafka: KafkaBroker, place: Place, o
             assert Ledger().tick(at) == numbered(topic, 0, 0, 5)
             return
         code, kind = ("ACCESS_DENIED", TerminalError) if outcome == "refused" else ("UNREACHABLE", TransientError)
-        error = refused(code, lambda: find_ranges(at, {}), kind)
+        error = refused(code, lambda: KafkaTopics(at).find(None, {}), kind)
         assert "hush-hush-hush" not in str(error) + "".join(capfd.readouterr())

@@ -54,9 +54,7 @@ def task(pipeline: Pipeline, request: str, spark: Any) -> Any:
     """One attempt of Airflow's task, as its job does it."""
     reason = job.Reason("Ada", "x")
     job.request_reload(pipeline.mirror, pipeline.ledger, "dbo.orders", reason, request=request)
-    return job.reload_table(
-        pipeline.mirror, pipeline.ledger, lambda: spark, "dbo.orders", wait=timedelta(0), request=request
-    )
+    return job.reload_table(pipeline.mirror, pipeline.ledger, spark, "dbo.orders", wait=timedelta(0), request=request)
 
 
 def operator(pipeline: Pipeline, *more: str) -> int:

@@ -59,7 +59,7 @@ def ask(pipeline: Pipeline, source: str = "dbo.orders") -> bool:
 def carry_on(pipeline: Pipeline, source: str = "dbo.orders") -> Any:
     from spark_jobs.reload_table import reload_table
 
-    return reload_table(pipeline.mirror, pipeline.ledger, lambda: pipeline._spark, source, wait=timedelta(0))
+    return reload_table(pipeline.mirror, pipeline.ledger, pipeline._spark, source, wait=timedelta(0))
 
 
 def finish(pipeline: Pipeline, source: str = "dbo.orders") -> None:

@@ -249,7 +249,7 @@ def test_a_file_of_another_form_names_what_was_found(tmp_path: Path) -> None:
     judged(
         tmp_path,
         [
-            case(text(";"), "1 fields", "6 columns", "seem to end with ';'"),
+            case(text(";"), "1 fields", "6 columns", "fields end with ','", "The file begins with"),
             case(text(), "records with '#'", recordDelimiter="#"),
             case(text(header="") + "x,y\n", "has 2 fields", "6 columns"),
             case(text().replace("name,", "nom,"), "header line", "nom", "name"),
@@ -269,7 +269,7 @@ def test_a_count_that_is_off_by_one_asks_for_the_header_line(tmp_path: Path) -> 
     with pytest.raises(Refusal) as raised:
         list(read_texts(tmp_path / "1.csv", described))
     assert raised.value.code == "FILE_DAMAGED"
-    for word in ("announces 3 rows, the file has 4", "header line", "Id;Bezeichnung;Preis", "Add metadata header"):
+    for word in ("announces 3 rows, the file has 4", "header line", "Add metadata header"):
         assert word in raised.value.reason
 
 
@@ -376,7 +376,7 @@ def test_a_capture_file_of_any_codec_is_read(tmp_path: Path, codec: str) -> None
 def _containers() -> dict[str, Callable[[Path, bytes], Any]]:
     from spark_jobs.sources.ces.avro import read_container
     from spark_jobs.sources.qlik.message.avro import read_container as read_message
-    from spark_jobs.sources.transports.capture_gaps import has_numbers
+    from spark_jobs.sources.transports.capture import has_numbers
     from spark_jobs.sources.transports.source_files import SourceFile
 
     return {

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from spark_jobs.changelog.schema import INSERT, UPDATE, LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.contract.decoded import MirroredTable
-from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
-from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
 from tests.contradictions import found_in
 from workload_generator.ces import CesOptions
 from workload_generator.ces import render as render_events

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.facts.kind import merged
 from spark_jobs.changelog.schema import LogRow, RawMessage
-from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings, MirroredTable
+from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings
 from spark_jobs.sources.ces.fast_path import FastCes
-from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.capture_files import CaptureFiles

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.row_key import encode_key
-from spark_jobs.sources.ces.decoder import MirroredTable
+from spark_jobs.sources.contract.decoded import MirroredTable
 from tests.ces_messages import avro_event, decode, event
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

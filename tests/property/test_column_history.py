@@ -18,7 +18,6 @@ from open_mirroring.changes.column_history import (
     FormerColumn,
     Gone,
     ListOfColumns,
-    Seen,
     Word,
     column_history,
     gone_again,
@@ -27,16 +26,19 @@ from open_mirroring.changes.column_history import (
     other_columns,
     renamed_columns,
 )
+from open_mirroring.changes.places_seen import PlacesSeen
 
 
-def listed(seen: Seen, **types: str) -> ListOfColumns:
+def listed(seen: PlacesSeen, **types: str) -> ListOfColumns:
     return ListOfColumns({name: Column("", kind) for name, kind in types.items()}, seen)
 
 
 def lists_between(*lives: tuple[str, int, int], whole: bool = True) -> list[ListOfColumns]:
     """The lists of columns that were there between two places."""
     ends = [(names, place(first), place(last)) for names, first, last in lives]
-    return [listed(Seen(*seen, *(seen if whole else ())), **dict.fromkeys(names, "INT32")) for names, *seen in ends]
+    return [
+        listed(PlacesSeen(*seen, *(seen if whole else ())), **dict.fromkeys(names, "INT32")) for names, *seen in ends
+    ]
 
 
 def test_a_name_that_was_renamed_was_another_columns_before_its_gap_g66() -> None:
@@ -72,7 +74,7 @@ def test_a_gap_behind_the_known_one_is_seen_g66() -> None:
 def joined(one: ListOfColumns, other: ListOfColumns) -> ListOfColumns:
     """Two times of the same columns, as the ledger has them."""
     ends = [*one.seen, *other.seen]
-    return ListOfColumns(one.columns, Seen(min(ends), max(ends), min(ends), max(ends)))
+    return ListOfColumns(one.columns, PlacesSeen(min(ends), max(ends), min(ends), max(ends)))
 
 
 def test_a_statement_tells_of_a_gap_that_no_row_shows_t88() -> None:
@@ -124,7 +126,7 @@ def lists_of(rows: Sequence[Row]) -> list[ListOfColumns]:
     for columns, some in found.items():
         whole = [row.at for row in some if row.whole]
         places = [row.at for row in some]
-        seen = Seen(min(places), max(places), min(whole, default=""), max(whole, default=""))
+        seen = PlacesSeen(min(places), max(places), min(whole, default=""), max(whole, default=""))
         lists.append(listed(seen, **{name: TYPES.get(name, "INT32") for name in columns}))
     return lists
 
@@ -179,8 +181,8 @@ def test_the_order_of_lists_says_nothing(rows: list[Row], random: object) -> Non
     assert column_history(shuffled, renames=True) == column_history(lists, renames=True)
 
 
-OLD = listed(Seen(place(1), place(5), place(1), place(5)), id="INT32", a="INT32")
-NEW = listed(Seen(place(6), place(9), place(7), place(9)), id="INT32", b="INT32")
+OLD = listed(PlacesSeen(place(1), place(5), place(1), place(5)), id="INT32", a="INT32")
+NEW = listed(PlacesSeen(place(6), place(9), place(7), place(9)), id="INT32", b="INT32")
 
 
 def gone_of(*lists: ListOfColumns, said: Mapping[str, str] | None = None, renames: bool = True) -> ColumnHistory:
@@ -192,28 +194,28 @@ def test_an_operators_word_settles_the_question_until_the_column_comes_back() ->
     """G-60."""
     assert gone_of(OLD, NEW).gone == {"a": Gone(place(5), place(7), ("b",))}
     assert gone_of(OLD, NEW, said={"a": place(9)}).gone == {"a": Gone(place(5), place(7))}
-    again = listed(Seen(place(10), place(12)), id="INT32", a="INT32")
-    newest = listed(Seen(place(13), place(14), place(13), place(14)), id="INT32", b="INT32", c="INT32")
+    again = listed(PlacesSeen(place(10), place(12)), id="INT32", a="INT32")
+    newest = listed(PlacesSeen(place(13), place(14), place(13), place(14)), id="INT32", b="INT32", c="INT32")
     assert gone_of(OLD, NEW, again, newest, said={"a": place(9)}).gone["a"].renamed_to == ("c",)
 
 
 def test_an_operators_word_is_a_proof_where_rows_prove_nothing() -> None:
     """C-44: an update that changed all it carries may be a part of its row."""
-    partial = listed(Seen(place(6), place(9)), id="INT32")
+    partial = listed(PlacesSeen(place(6), place(9)), id="INT32")
     assert gone_of(OLD, partial).gone == {}
     assert gone_of(OLD, partial, said={"a": place(9)}).gone == {"a": Gone(place(5), place(9))}
 
 
 def test_between_two_streams_any_source_may_have_renamed() -> None:
     """C-74 holds while a table is streamed."""
-    anew = listed(Seen("000001:0001:1", "000001:0002:1", "000001:0001:1", "000001:0002:1"), id="INT32", b="INT32")
+    anew = listed(PlacesSeen("000001:0001:1", "000001:0002:1", "000001:0001:1", "000001:0002:1"), id="INT32", b="INT32")
     assert gone_of(OLD, anew, renames=False).gone["a"].renamed_to == ("b",)
     assert gone_of(OLD, NEW, renames=False).gone["a"].renamed_to == ()
 
 
 def test_a_column_of_the_load_is_gone_by_word_only() -> None:
     """C-77: a type that is not streamed looks alike; one that is streamed is gone, or was renamed meanwhile."""
-    loaded = [ListOfColumns({"id": Column("", "INT32", 0), "doc": Column("", "string", 1)}, Seen("", ""))]
+    loaded = [ListOfColumns({"id": Column("", "INT32", 0), "doc": Column("", "string", 1)}, PlacesSeen("", ""))]
     dropped = {"doc": Gone("", place(7))}
     assert column_history([NEW], loaded=loaded).gone == {}
     assert column_history([NEW], [Word("doc", place(9))], loaded=loaded).gone == dropped

@@ -19,13 +19,9 @@ from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.contract.fast_decoder import Taken
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
-from spark_jobs.sources.qlik.change_table.decoder import (
-    ChangeRow,
-    ChangeTableSettings,
-    QlikChangeTableDecoder,
-    Structure,
-)
+from spark_jobs.sources.qlik.change_table.decoder import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.fast_path import FastChangeRows
+from spark_jobs.sources.qlik.change_table.rows import ChangeRow, Structure
 from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
 from tests.qlik_change_rows import ITEMS, NAMES, TABLE, mask, row, sequence
 

@@ -16,13 +16,10 @@ from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, Waiting
-from spark_jobs.sources.qlik.change_table.decoder import (
-    ChangeRow,
-    ChangeTableSettings,
-    QlikChangeTableDecoder,
-)
-from spark_jobs.sources.qlik.change_table.files import find_files, read_file
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.qlik.change_table.decoder import ChangeTableSettings, QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.files import ChangeFiles
+from spark_jobs.sources.qlik.change_table.rows import ChangeRow
+from spark_jobs.sources.sql_server.types import converter
 from tests.contradictions import found_in
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history
 from workload_generator.qlik_change_tables import HEADERS, ChangeTableOptions, stored_changes
@@ -61,7 +58,7 @@ def is_row(before: str | None, row: str) -> bool:
 
 def typed_row(cols: str, row: str) -> dict[str, Any]:
     types = {name: sql_type for name, sql_type, _ in json.loads(cols)}
-    values = {n: None if text is None else parse_value(types[n], text) for n, text in json.loads(row).items()}
+    values = {n: None if text is None else converter(types[n])(text) for n, text in json.loads(row).items()}
     return {name: value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value for name, value in values.items()}
 
 
@@ -125,11 +122,11 @@ def test_histories_through_files_end_in_their_final_state(
     )
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), files)
-        ranges, waiting, *_ = find_files(Path(folder), {})
+        ranges, waiting, *_ = ChangeFiles(Path(folder)).find(None, {})
         assert not waiting
         again = order.sample(ranges, min(2, len(ranges)))
         order.shuffle(ranges)
-        messages = [message for one in [*ranges, *again] for message in read_file(Path(folder), one)]
+        messages = [message for one in [*ranges, *again] for message in ChangeFiles(Path(folder)).read(one)]
     assert all(isinstance(message, ChangeRow) for message in messages), messages[-1]
     # Cut off its image, an update whose mask is none, as that of large objects alone, needs the setting (T-19, T-60).
     stored = None if all(has_mask(message) for message in messages) else True
@@ -162,7 +159,9 @@ def test_cut_never_parts_neighbouring_halves(seed: int, size: int) -> None:
     options = ChangeTableOptions()
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), change_files(stored_changes(history.changes, options), options, rows_per_file=10_000))
-        messages = [m for one in find_files(Path(folder), {})[0] for m in read_file(Path(folder), one)]
+        messages = [
+            m for one in ChangeFiles(Path(folder)).find(None, {})[0] for m in ChangeFiles(Path(folder)).read(one)
+        ]
     decoder = QlikChangeTableDecoder(TABLES)
     chunks = list(decoder.cut(iter(messages), size))
     assert [message for chunk in chunks for message in chunk] == messages

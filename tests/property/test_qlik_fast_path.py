@@ -21,8 +21,9 @@ from spark_jobs.sources.contract.decoded import Damage, MirroredTable, SourceSch
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, DataSchema
 from spark_jobs.sources.qlik.message.avro_columns import texts_of
-from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings, registry_schema
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
+from spark_jobs.sources.qlik.message.structures import registry_schema
 from spark_jobs.sources.transports.json_lines import ranges, read_lines
 from tests.noted_facts import ignored
 from tests.property.test_qlik_messages import ADDED, FORMS, TABLES

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, SourceSchema
-from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings, registry_schema
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
+from spark_jobs.sources.qlik.message.structures import registry_schema
+from spark_jobs.sources.sql_server.types import converter
 from tests.qlik_messages import ROW, avro_dt, avro_md, dt, md
 from workload_generator.delivery import Delivery
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, TableDef, random_history
@@ -116,7 +117,7 @@ def _cells(table: TableDef, row: Mapping[str, Any]) -> str:
 
 def _typed(values: Mapping[str, Any], change: LogRow) -> dict[str, Any]:
     types = {name: sql_type for name, sql_type, _ in json.loads(change.cols or "")}
-    typed = {name: None if text is None else parse_value(types[name], text) for name, text in values.items()}
+    typed = {name: None if text is None else converter(types[name])(text) for name, text in values.items()}
     return {n: v.replace(tzinfo=None) if isinstance(v, datetime) else v for n, v in typed.items()}
 
 

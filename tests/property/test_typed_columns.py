@@ -13,8 +13,9 @@ from open_mirroring.changes.row_key import encode_key
 from open_mirroring.landing_zone.schema import LandingColumn, wider
 from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table
+from spark_jobs.sources.sql_server.type_text import landing_type
 from spark_jobs.sources.sql_server.typed_rows import Typed, type_rows
-from spark_jobs.sources.sql_server.types import key_converter, landing_type
+from spark_jobs.sources.sql_server.types import key_converter
 
 MANY = 260
 """More rows than are typed one by one."""

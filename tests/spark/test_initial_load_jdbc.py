@@ -26,8 +26,7 @@ from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.load.planning import settings_of
 from spark_jobs.sources.jdbc import tables
 from spark_jobs.sources.jdbc.dialects import PostgreSql, Range
-from spark_jobs.sources.jdbc.pacing import Pace
-from spark_jobs.sources.jdbc.tables import JdbcTable
+from spark_jobs.sources.jdbc.tables import JdbcTable, Pace
 from tests.pipeline import ROOT, Pipeline
 from tests.postgres import PostgresServer
 

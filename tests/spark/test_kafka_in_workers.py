@@ -12,7 +12,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.kafka.client import place_of
 from spark_jobs.sources.kafka.reader import read_range
-from spark_jobs.sources.kafka.transport import expecting, find_ranges
+from spark_jobs.sources.kafka.transport import KafkaTopics, expecting
 from tests.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def test_workers_read_exactly_what_was_bound_and_show_no_secret(
     kafka.publish("workers", [(n % 3, None, str(n).encode()) for n in range(3_000)])
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.event_hubs_connection())
     place = place_of(resolve("broker"), ("workers",))._replace(messages_per_range=400)
-    ranges = find_ranges(place, {}).ranges
+    ranges = KafkaTopics(place).find(None, {}).ranges
     pinned = expecting(place, {bound.name: bound.end for bound in ranges})
     assert len(ranges) == 1 + 3 * 3
 

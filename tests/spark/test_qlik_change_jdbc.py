@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -36,9 +35,7 @@ from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import (
     ChangeTables,
     NamedChangeTable,
-    find_ranges,
     overlapping_start,
-    slice_of,
 )
 from spark_jobs.sources.qlik.change_table.jdbc_table import Slice
 from spark_jobs.sources.qlik.positions import qlik_position
@@ -53,7 +50,6 @@ from tests.qlik_change_tables_sql import (
     suspended,
 )
 from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
-from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
 from workload_generator.tables import SHOP_TABLES, TableDef
 
@@ -132,15 +128,15 @@ def test_t18_intervals_of_change_seq_overlap_and_nothing_new_is_no_range(
 ) -> None:
     """T-18: a lower sequence committed after the last read is found by the overlap."""
     at = place()
-    assert find_ranges(spark, at, {}) == Found([], [])
+    assert at.find(spark, {}) == Found([], [])
     insert(source, 5, "I", 1, "one")
-    (first,) = find_ranges(spark, at, {}).ranges
+    (first,) = at.find(spark, {}).ranges
     assert first == BoundRange("shop.items__ct", 0, int(sequence(5)) + 1)
     assert [row.key for row in read(spark, at, [first], tmp_path / "1")] == ['["1"]']
-    assert find_ranges(spark, at, bound_of(first)).ranges == []
+    assert at.find(spark, bound_of(first)).ranges == []
     insert(source, 4, "I", 2, "late")
     insert(source, 6, "I", 3, "new")
-    (second,) = find_ranges(spark, at, bound_of(first)).ranges
+    (second,) = at.find(spark, bound_of(first)).ranges
     assert (second.start, second.end) == (int("2024010111500000" + "0" * 19), int(sequence(6)) + 1)
     rows = read(spark, at, [second], tmp_path / "2")
     assert [(row.pos, row.key) for row in rows] == [
@@ -175,12 +171,12 @@ def test_t34_closed_partitions_are_caught_up_and_open_ones_wait(tmp_path: Path, 
     close(source, "p2", table="items")
     close(source, "empty")
     close(source, "p1", table="other")
-    found = find_ranges(spark, at, {}).ranges
+    found = at.find(spark, {}).ranges
     assert found == [BoundRange(f"shop.items__ct/{p}", 0, e) for p, e in (("empty", 1), ("p1", 2), ("p2", 2))]
     assert [row.key for row in read(spark, at, found, tmp_path / "1")] == ['["1"]', '["2"]']
-    assert find_ranges(spark, at, bound_of(*found)).ranges == []
+    assert at.find(spark, bound_of(*found)).ranges == []
     close(source, "o'pen")
-    (last,) = find_ranges(spark, at, bound_of(*found)).ranges
+    (last,) = at.find(spark, bound_of(*found)).ranges
     (row,) = read(spark, at, [last], tmp_path / "2")
     assert (row.key, row.origin) == ('["3"]', "shop.items__ct/o'pen")
 
@@ -195,10 +191,10 @@ def test_t90_a_partition_that_has_ended_and_is_not_listed_is_not_awaited_in_sile
         insert(source, number, "I", number, "x", partition)
     close(source, names[0])
     close(source, names[2])
-    found = find_ranges(spark, at, {})
+    found = at.find(spark, {})
     assert [one.name for one in found.ranges] == [f"shop.items__ct/{names[at]}" for at in (0, 2)]
     assert (found.waiting, [*found.overdue]) == ([f"shop.items__ct/{names[1]}"],) * 2
-    assert not find_ranges(spark, at, {f"shop.items__ct/{names[1]}": 2}).overdue, "it was read: its line may go"
+    assert not at.find(spark, {f"shop.items__ct/{names[1]}": 2}).overdue, "it was read: its line may go"
 
 
 def test_t90_partitions_are_one_whatever_blanks_stand_behind_their_names(
@@ -210,7 +206,7 @@ def test_t90_partitions_are_one_whatever_blanks_stand_behind_their_names(
     insert(source, 2, "I", 2, "x", "")
     insert(source, 3, "I", 3, "x")
     close(source, "p1")
-    found = find_ranges(spark, at, {}).ranges
+    found = at.find(spark, {}).ranges
     assert found == [BoundRange("shop.items__ct/", 0, 3), BoundRange("shop.items__ct/p1", 0, 2)]
     assert [row.key for row in read(spark, at, found, tmp_path)] == ['["1"]', '["2"]', '["3"]']
 
@@ -221,10 +217,10 @@ def test_rows_that_arrive_after_closing_are_found(tmp_path: Path, spark, source:
     for number, partition in enumerate(("p1", "p2", "p3"), 1):
         insert(source, number, "I", number, "x", partition)
         close(source, partition)
-    bound = bound_of(*find_ranges(spark, at, {}).ranges)
+    bound = bound_of(*at.find(spark, {}).ranges)
     insert(source, 9, "I", 9, "late", "p2")
     insert(source, 10, "I", 10, "later still", "p1")
-    first, again = find_ranges(spark, at, bound).ranges
+    first, again = at.find(spark, bound).ranges
     assert again == BoundRange("shop.items__ct/p2", 0, 3)
     assert [row.key for row in read(spark, at, [again], tmp_path)] == ['["2"]', '["9"]']
     assert first == BoundRange("shop.items__ct/p1", 0, 3)
@@ -240,7 +236,7 @@ def test_as_many_rows_that_came_as_are_gone_from_a_closed_partition_are_found(
     close(source, "p1")
 
     def look(bound: dict[str, int]) -> list[BoundRange]:
-        found = find_ranges(spark, at, bound, seen)
+        found = at.find(spark, bound, lambda _: seen)
         seen.update(found.versions)
         return found.ranges
 
@@ -266,9 +262,9 @@ def test_t62_a_change_table_of_another_case_is_refused(spark, source: PostgresSe
         'CREATE SCHEMA "Shop"',
         "CREATE TABLE shop.other__ct (id int)",
     )
-    assert find_ranges(spark, place(), {}).waiting == ["shop.items__ct"]
+    assert place().find(spark, {}).waiting == ["shop.items__ct"]
     source.execute(f'CREATE TABLE {schema}."{name}" ({HEADER})')
-    found = find_ranges(spark, place(), {})
+    found = place().find(spark, {})
     source.execute('DROP SCHEMA "Shop" CASCADE')
     assert (found.ranges, found.waiting, [one.code for one in found.refused.values()]) == (
         [],
@@ -288,7 +284,7 @@ def test_t62_a_control_table_that_names_it_in_another_case_is_refused(
         f"INSERT INTO shop.attrep_cdc_partitions (partition_name, table_owner, table_name) "
         f"VALUES ('p1', '{owner}', '{table}')"
     )
-    found = find_ranges(spark, partitioned(), {})
+    found = partitioned().find(spark, {})
     assert [(source, one.code) for source, one in found.refused.items()] == [("shop.items", "TABLE_NAME_DIFFERS")]
     assert f"{owner}.{table}" in found.refused["shop.items"].what
 
@@ -302,41 +298,41 @@ def test_t62_a_control_table_that_names_it_in_another_case_from_some_day_on_is_r
         insert(source, number, "I", number, "x", partition)
     close(source, "p1")
     close(source, "p2", table="ITEMS__ct")
-    found = find_ranges(spark, at, {})
+    found = at.find(spark, {})
     assert ([one.code for one in found.refused.values()], found.ranges) == (["TABLE_NAME_DIFFERS"], [])
-    assert not find_ranges(spark, at, {"shop.items__ct/p2": 2}).refused, "it was read"
+    assert not at.find(spark, {"shop.items__ct/p2": 2}).refused, "it was read"
     source.execute(f'CREATE TABLE shop."ITEMS__ct" ({HEADER})')
-    assert not find_ranges(spark, at, {}).refused
+    assert not at.find(spark, {}).refused
     source.execute('DROP TABLE shop."ITEMS__ct"', "DELETE FROM shop.items__ct WHERE id = 2")
-    assert not find_ranges(spark, at, {}).refused
+    assert not at.find(spark, {}).refused
 
 
 def test_t18_a_change_table_that_counts_from_below_what_was_read_is_refused(spark, source: PostgresServer) -> None:
     """Made anew or restored: its rows would never be read; an emptied one is a reload, and waits for new rows."""
     insert(source, 5, "I", 1, "one")
-    (first,) = find_ranges(spark, place(), {}).ranges
+    (first,) = place().find(spark, {}).ranges
     source.execute("DELETE FROM shop.items__ct")
-    assert find_ranges(spark, place(), bound_of(first)) == Found([], [])
+    assert place().find(spark, bound_of(first)) == Found([], [])
     insert(source, 4, "I", 2, "below")
-    found = find_ranges(spark, place(), bound_of(first))
+    found = place().find(spark, bound_of(first))
     assert (found.ranges, found.refused["shop.items"].code) == ([], "CHANGES_WENT_BACK")
     insert(source, 6, "I", 3, "above")
-    assert find_ranges(spark, place(), bound_of(first)).ranges[0].end == int(sequence(6)) + 1
+    assert place().find(spark, bound_of(first)).ranges[0].end == int(sequence(6)) + 1
 
 
 def test_rows_from_before_partitioning_are_read_too(tmp_path: Path, spark, source: PostgresServer) -> None:
     at = partitioned()
     insert(source, 1, "I", 1, "old")
-    (found,) = find_ranges(spark, at, {}).ranges
+    (found,) = at.find(spark, {}).ranges
     assert found == BoundRange("shop.items__ct/", 0, 2)
     assert [row.key for row in read(spark, at, [found], tmp_path)] == ['["1"]']
-    assert find_ranges(spark, at, bound_of(found)).ranges == []
+    assert at.find(spark, bound_of(found)).ranges == []
 
 
 def test_t91_a_row_with_an_empty_sequence_is_a_dead_letter(tmp_path: Path, spark, source: PostgresServer) -> None:
     insert(source, 1, "I", 1, "x")
     source.execute("INSERT INTO shop.items__ct VALUES ('', 'I', NULL, NULL, 2, 'y'), (NULL, 'I', NULL, NULL, 3, 'z')")
-    found = find_ranges(spark, place(), {}).ranges
+    found = place().find(spark, {}).ranges
     rows = read(spark, place(), found, tmp_path)
     assert sorted((row.kind, row.code or "") for row in rows) == [
         ("change", ""), ("rejected", "HEADER_INVALID"), ("rejected", "HEADER_INVALID")]  # fmt: skip
@@ -351,7 +347,7 @@ def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) 
         "INSERT INTO shop.foreign__ct VALUES ('not a sequence', 'I', NULL, NULL, 1, 'x')",
     )
     insert(source, 1, "I", 1, "x")
-    found = find_ranges(spark, place("shop.odd", "shop.bare", "shop.foreign", "shop.none", "shop.items"), {})
+    found = place("shop.odd", "shop.bare", "shop.foreign", "shop.none", "shop.items").find(spark, {})
     assert {table: error.code for table, error in found.refused.items()} == {
         "shop.odd": "TYPE_UNSUPPORTED",
         "shop.bare": "HEADER_INVALID",
@@ -361,9 +357,9 @@ def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) 
     assert found.waiting == ["shop.none__ct"]
     assert [one.name for one in found.ranges] == ["shop.items__ct"]
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
-        slice_of(place(), BoundRange("shop.gone__ct", 0, 1))
+        place().slice_of(BoundRange("shop.gone__ct", 0, 1))
     with pytest.raises(TerminalError, match="PLACE_MISSING"):
-        find_ranges(spark, replace(partitioned(), control=SourceName("shop", "nothing")), {})
+        replace(partitioned(), control=SourceName("shop", "nothing")).find(spark, {})
 
 
 def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
@@ -373,7 +369,7 @@ def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
     source.execute("ALTER TABLE shop.items__ct ADD l int[], ADD last int")
     source.execute(f"INSERT INTO shop.items__ct VALUES ('{sequence(1)}', 'I', NULL, NULL, 1, 'x', '{{1}}', 7)")
     at = ChangeTables("shop_db", {"shop.items": NamedChangeTable("shop", "items__ct", ColumnChoice(("id", "last")))})
-    (found,) = find_ranges(spark, at, {}).ranges
+    (found,) = at.find(spark, {}).ranges
     tables = {"shop.items": MirroredTable("shop.items", ("id",), ColumnChoice(("id", "last")))}
     (part,) = at.read(spark, [found], partial(begin_log, READING, tables, LogTarget(tmp_path, 1, "a", 0)), "test")
     (line,) = pq.read_table(tmp_path / part.written.files[0]["path"]).to_pylist()
@@ -395,7 +391,7 @@ def test_values_arrive_exactly_and_names_are_names(tmp_path: Path, spark, source
         f"VALUES ('{sequence(2)}', 'I', 2, '2024-02-29'), (NULL, 'I', 3, NULL)",
     )
     at = ChangeTables("shop_db", {"shop.odd": NamedChangeTable("shop", "o'd\"d__ct")})
-    (found,) = find_ranges(spark, at, {}).ranges
+    (found,) = at.find(spark, {}).ranges
     lost, first, second = read(spark, at, [found], tmp_path)
     assert json.loads(first.row or "") == {
         "id": "1",
@@ -530,7 +526,7 @@ def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
         "INSERT INTO shop.items__ct SELECT '2024010112000000' || lpad(i::text, 19, '0'), 'I', NULL, NULL, i, "
         "repeat('x', 1000) FROM generate_series(1, 3000) i"
     )
-    (found,) = find_ranges(spark, place(), {}).ranges
+    (found,) = place().find(spark, {}).ranges
     with Cable(source.port, cut_after=1_000_000) as cable:
         connect(monkeypatch, source, cable.port)
         with pytest.raises(TransientError, match="UNREACHABLE") as failure:
@@ -558,14 +554,14 @@ def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
     third = len(statements) // 3
     for batch, part in enumerate((statements[:third], statements[third : 2 * third], statements[2 * third :])):
         source.execute(*part)
-        found = find_ranges(spark, at, bound).ranges
+        found = at.find(spark, bound).ranges
         bound |= bound_of(*found)
         log = partial(begin_log, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
         parts = at.read(spark, found, log, "test")
         files = [str(tmp_path / file["path"]) for part in parts for file in part.written.files]
         for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
             rows.append(LogRow(**line))
-    assert find_ranges(spark, at, bound).ranges == []
+    assert at.find(spark, bound).ranges == []
     assert {row.kind for row in rows} == {"change"}
     mirrored = {name: sorted(map(cells, found.values())) for name, found in fold(rows).items() if found}
     for name in history.tables:
@@ -610,40 +606,3 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     found = at.told(spark).signals
     assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "TASK_ERRORS")}
     assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]
-
-
-@pytest.fixture
-def offices(shared_data: Path, source: PostgresServer) -> PostgresServer:
-    """The part of the district offices as its own dump made it."""
-    source.execute(gzip.decompress((shared_data / "qlik-change-tables" / "postgres.sql.gz").read_bytes()).decode())
-    return source
-
-
-@pytest.mark.parametrize("mode", ["partitions", "sequence"])
-def test_the_district_offices_end_in_their_final_state(
-    tmp_path: Path, spark, shared_data: Path, offices: PostgresServer, mode: str
-) -> None:
-    """T-30: the table as loaded, then all changes in order; binary masks in the documented order (T-20, T-24)."""
-    control = SourceName("control", "attrep_cdc_partitions") if mode == "partitions" else None
-    tables = {"dbo.district_offices": NamedChangeTable("dbo", "district_offices__ct")}
-    at = ChangeTables("shop_db", tables, control=control)
-    found = find_ranges(spark, at, {}).ranges
-    assert len(found) == (46 if control else 1)
-    rows = read(spark, at, found, tmp_path, key="office_id")
-    assert {row.kind for row in rows} == {"change"} and len(rows) == 189 + 849 + 221
-    wanted = expected(shared_data / "district_offices_part" / "final.parquet")
-    loaded = loaded_rows(offices, {json.loads(row.key or "")[0] for row in rows})
-    assert_equal_cell_by_cell({**loaded, **folded(rows)}, wanted)
-
-
-def loaded_rows(server: PostgresServer, changed: set[str]) -> Mapping[str, dict[str, Any]]:
-    """The rows of the initial load that no change touched."""
-    connection = server.connect()
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT * FROM dbo.district_offices")
-            names = [column.name for column in cursor.description]
-            lines = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
-    finally:
-        connection.close()
-    return {json.dumps([line["office_id"]]): line for line in lines if line["office_id"] not in changed}

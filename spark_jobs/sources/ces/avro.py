@@ -1,11 +1,7 @@
 """Reads change events in Avro: the framing, and the outer and inner record (C-60 to C-63).
 
-The framing is undocumented, so it is detected from the bytes. The inner record exists in two generations under one
-name, and reading one with the schema of the other need not fail (C-62). So a reading counts only if it consumes every
-byte and its log sequence number is well formed.
-
-Public source: Microsoft Learn, *JSON Message format - change event streaming*, whose "JSON schema" sections are Avro
-schemas; ``finalevent`` came with the edition of August 2026.
+The framing is undocumented, so the bytes decide. A generation counts only if it consumes every byte, and the log
+sequence number is well formed (C-62). Public source: Microsoft Learn, *JSON Message format - change event streaming*.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from typing import Any
 import fastavro
 
 from spark_jobs.sources.ces.unreadable import DATUM_START
-from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 
 _SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
@@ -26,9 +22,6 @@ _LSN = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})? ?(Z|[+-][0-9]{2}:[0-9]{2})?"
 )
-
-# Exceptions that the Avro reader was seen to raise on foreign bytes.
-_UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 def _record(name: str, /, **fields: Any) -> dict[str, Any]:
@@ -81,11 +74,7 @@ DATA_SCHEMAS = (DATA_WITH_FINALEVENT, DATA)
 
 
 def unframed(body: bytes) -> bytes:
-    """The bare datum of an Avro message, without known frames of schema registries.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when no bare datum can be found.
-    """
+    """The bare datum of an Avro message, without known frames of schema registries."""
     if body.startswith(b"\x06"):
         return body
     for mark, header, name in ((_SINGLE_OBJECT, 10, "single-object"), (_CONFLUENT, 5, "schema registry")):
@@ -97,12 +86,7 @@ def unframed(body: bytes) -> bytes:
 
 
 def read_container(body: bytes) -> dict[str, Any]:
-    """The fields of the only record in a container file, by the file's own schema (C-63).
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when it cannot be read or does not contain exactly one record.
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
-    """
+    """The fields of the only record in a container file, by the file's own schema (C-63)."""
     try:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
     except Exception as error:  # the file has its own schema, which may be anything
@@ -115,44 +99,28 @@ def read_container(body: bytes) -> dict[str, Any]:
 
 
 def read_envelope(datum: bytes) -> dict[str, Any]:
-    """The fields of the outer record.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
-    """
+    """The fields of the outer record."""
     try:
-        return _only_record(datum, CHANGE_EVENT)
-    except _UNREADABLE as error:
+        return only_record(datum, CHANGE_EVENT)
+    except UNREADABLE as error:
         raise Refusal("MESSAGE_INVALID", f"no ChangeEvent record: {_described(error)}") from error
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
-    """The fields of the inner record, in the generation that matches.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when neither matches, with both reasons.
-    """
+    """The fields of the inner record, in the generation that matches."""
     reasons = []
     for schema in DATA_SCHEMAS:
         try:
-            record = _only_record(datum, schema)
+            record = only_record(datum, schema)
             transaction = record["eventsource"]["transaction"]
             if not _LSN.fullmatch(transaction["commitlsn"]):
                 raise ValueError(f"commitlsn {shown(transaction['commitlsn'])} is not a log sequence number")
             if not _TIME.fullmatch(transaction["committime"]):
                 raise ValueError(f"committime {shown(transaction['committime'])} is not a time")
             return record
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             reasons.append(_described(error))
     raise Refusal("MESSAGE_INVALID", f"no Data record; with finalevent: {reasons[0]}; without: {reasons[1]}")
-
-
-def _only_record(datum: bytes, schema: Any) -> dict[str, Any]:
-    stream = io.BytesIO(datum)
-    record: Any = fastavro.schemaless_reader(stream, schema, None)
-    if stream.tell() != len(datum):
-        raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
-    return record  # type: ignore[no-any-return]
 
 
 def _described(error: BaseException) -> str:

@@ -1,11 +1,7 @@
 """Converts one change event of a mirrored table to rows of the change log (A3, A6): INSERT, UPDATE and DELETE.
 
-INSERT and UPDATE set the current row, DELETE removes the key of the old one. An UPDATE that changes the key makes two
-rows at one position: the old key leaves (sub 0), the new one is set (sub 1). Otherwise the row would stay at the target
-under its old key (G-03, C-73).
-
-A row image is the text of a JSON object, usually of strings and nulls only (C-41 to C-45, C-49, C-71 to C-73, C-84).
-The fast reader is used in that case; everything else goes to the exact reader.
+An UPDATE that changes the key makes two rows at one position: the old key leaves (sub 0), the new one is set (sub 1).
+Otherwise the row would stay at the target under its old key (G-03, C-73).
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ import msgspec
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key, key_bucket
-from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow, image_mark
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
@@ -29,8 +24,8 @@ from spark_jobs.sources.contract.json_numbers import (
     rounded,
 )
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
-from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, read_type
-from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_large, is_unfilled
+from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, is_large, read_any
+from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_unfilled
 
 CUT_LENGTH = 2**20
 """The source silently cuts longer values to this length (C-50)."""
@@ -51,22 +46,22 @@ _COLUMN_LISTS_KEPT = 1000
 
 
 class ColumnList(RowColumns):
-    """The columns that one event announces, and how its images are read and written for one table.
-
-    Args:
-        raw: the JSON text of ``cols``.
-        binary: the encoding of binary values.
-    """
+    """The columns that one event announces, and how its images are read and written for one table."""
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
-        columns = _read_columns(raw)
+        try:
+            columns = _decode_columns(raw)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise Refusal("ROW_INVALID", f"cols: {error}") from error
         super().__init__(columns, key, chosen)
         self._columns = columns
         self._all_kept = len(self.kept) == len(columns)
         self.logs_transactions = chosen.logs_transactions
         self.large = frozenset(c.name for c in columns if is_large(c.type))
-        self._exact = frozenset(c.name for c in columns if _is_longer_than_a_double(c.type))
-        self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
+        kinds = [(c.name, read_any(c.type)) for c in columns]
+        numbers = [(name, kind) for name, kind in kinds if kind.name in ("decimal", *MONEY)]
+        self._exact = frozenset(name for name, kind in numbers if kind.digits[0] > DOUBLE_DIGITS)
+        self.base64 = frozenset(name for name, kind in kinds if binary == "base64" and kind.name in BINARY)
 
     def read(self, text: str) -> tuple[Image, str | None]:
         """An image, and its compact JSON if the log can store the text unchanged."""
@@ -77,7 +72,7 @@ class ColumnList(RowColumns):
             proven = None
         else:
             proven = _encode(image).decode()
-        if self._base64:
+        if self.base64:
             image, proven = {name: self.spelled(name, value) for name, value in image.items()}, None
         if tuple(image) == self.names:
             return image, proven if self._all_kept else None
@@ -101,22 +96,16 @@ class ColumnList(RowColumns):
     def written_without(self, image: Image, untold: Collection[str]) -> tuple[str, str]:
         """The column list and the row of an update that leaves columns out (G-04, C-96).
 
-        A gap between column positions shows that a column is missing. If the last columns are missing there is no gap,
-        so the positions then begin with 1.
+        A gap between column positions shows that; if the last columns are missing, the positions begin with 1.
         """
         told = [column for column in self._columns if column.name in self.kept and column.name not in untold]
         shift = int(sorted(c.index for c in told) == list(range(len(told))))
         text = _encode([[c.name, c.type, c.index + shift] for c in told]).decode()
         return text, self._written(image, tuple(c.name for c in told))
 
-    @property
-    def is_respelled(self) -> bool:
-        """Whether the log stores values in another form than the source."""
-        return bool(self._base64)
-
     def spelled(self, name: str, value: str | None) -> str | None:
         """A value in the log's form: like the source's, except for binary values in base64."""
-        if value is None or name not in self._base64:
+        if value is None or name not in self.base64:
             return value
         try:
             return hex_of_base64(value)
@@ -128,11 +117,7 @@ class ColumnList(RowColumns):
         return self._written(image, self.kept)
 
     def write_old(self, image: Image) -> str:
-        """An old row in the order of the columns, with the values that are certain.
-
-        The source may leave out old large objects (C-71), as NULL or completely; the documentation does not say which.
-        So a large object without a value is left out here, as is a missing column.
-        """
+        """An old row in the order of the columns; a large object without a value may have been left out (C-71)."""
         told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, told)
 
@@ -145,41 +130,8 @@ class ColumnList(RowColumns):
     def _written(self, image: Image, names: tuple[str, ...]) -> str:
         return _encode({name: image.get(name) for name in names}).decode()
 
-    def cut_values(self, image: Image) -> list[str]:
-        """The columns whose value has the length at which the source cuts."""
-        told = [(name, image.get(name)) for name in self.kept]
-        return [n for n, value in told if value is not None and _may_be_cut(self.types[n], value)]
-
-
-def _read_columns(raw: bytes) -> list[Column]:
-    try:
-        return _decode_columns(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal("ROW_INVALID", f"cols: {error}") from error
-
-
-def _known_type(sql_type: str) -> SqlType | None:
-    try:
-        return read_type(sql_type)
-    except (TerminalError, ValueError):
-        return None
-
-
-def _is_longer_than_a_double(sql_type: str) -> bool:
-    known = _known_type(sql_type)
-    return known is not None and known.name in ("decimal", *MONEY) and known.digits[0] > DOUBLE_DIGITS
-
-
-def _is_binary(sql_type: str) -> bool:
-    known = _known_type(sql_type)
-    return known is not None and known.name in BINARY
-
 
 def _exact_image(text: str) -> Image:
-    """Read an image that is not plain. Scalars become text, numbers keep theirs; anything else is refused.
-
-    A number with a fraction or an exponent is a :class:`JsonNumber`.
-    """
     try:
         parsed = _decode_plain(text)
     except (ValueError, RecursionError) as error:
@@ -195,16 +147,12 @@ def _exact_image(text: str) -> Image:
 
 
 def _may_be_cut(sql_type: str, value: str) -> bool:
-    """Whether a value has the length at which the source cuts, in characters or in bytes of a possible encoding.
-
-    A character that the cut divides is gone or replaced, so its bytes may be missing.
-    """
-    known = _known_type(sql_type)
-    if known is not None and known.name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
+    """Whether a value has the length at which the source cuts; the character that the cut divides may be gone."""
+    name = read_any(sql_type).name
+    if name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
         return True
-    is_national = known is not None and known.name.startswith("n")
     text = value.removesuffix("\ufffd")
-    for encoding, widest in _NATIONAL if is_national else _CODE_PAGES:
+    for encoding, widest in _NATIONAL if name.startswith("n") else _CODE_PAGES:
         if not len(text) - 1 <= CUT_LENGTH < widest * (len(text) + 1):
             continue
         try:
@@ -214,6 +162,11 @@ def _may_be_cut(sql_type: str, value: str) -> bool:
         except UnicodeEncodeError:
             continue
     return len(value) == CUT_LENGTH
+
+
+def _cut_values(columns: ColumnList, image: Image) -> list[str]:
+    told = [(name, image.get(name)) for name in columns.kept]
+    return [n for n, value in told if value is not None and _may_be_cut(columns.types[n], value)]
 
 
 class Outcome(NamedTuple):
@@ -244,7 +197,6 @@ class SourceTable:
         self._lists: dict[bytes, ColumnList] = {}
 
     def columns(self, raw: bytes) -> ColumnList:
-        """The column list for this text of ``cols``."""
         found = self._lists.get(raw)
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:
@@ -274,7 +226,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     absent = () if text or event.operation == "INS" else columns.absent_from(image)
     texts = columns.key_texts(image)
     key = encode_key(texts) if texts else None
-    if len(row) >= CUT_LENGTH // 4 and (cut := columns.cut_values(image)):
+    if len(row) >= CUT_LENGTH // 4 and (cut := _cut_values(columns, image)):
         raise Refusal("VALUE_INVALID", f"{shown(cut)} is of exactly 1 MB, at which the source cuts", key)
     at = (origin, place, table.source)
     if event.operation == "INS":
@@ -360,13 +312,12 @@ def _old_key(
 ) -> list[str]:
     """The key before an update (C-73).
 
-    Without old key values only ``pkkey`` can show that the key did not change. It is undocumented whether it contains
-    the old or the new key, so a different one shows a change, but not of which key. If it contains no key columns, the
-    mirror file may promise that keys never change.
+    Without old key values only ``pkkey`` can show that the key did not change. It is undocumented whether it has the
+    old or the new key. Without key columns in it, the mirror file may promise that keys never change.
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
-        if not is_promised and not _announces(data, table, columns, image, texts):
+        if not (is_promised or _announces(data, table, columns, image, texts)):
             raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
         if table.key_names.isdisjoint(old):
             return texts
@@ -380,10 +331,7 @@ def _old_key(
 
 
 def _is_complete(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
-    """Whether an update provably contains all columns: otherwise an unchanged one would be missing (C-44).
-
-    An old large object may be left out (C-71), so its NULL proves nothing.
-    """
+    """Whether an update provably has all columns (C-44); NULL for an old large object proves nothing (C-71)."""
     key_names = table.key_names | _key_columns(data)
     for name, value in old.items():
         told = value is not None or name not in columns.large
@@ -393,23 +341,27 @@ def _is_complete(data: Data, table: SourceTable, columns: ColumnList, old: Image
 
 
 def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
-    """Whether an update without a value for a column means NULL (C-84).
-
-    It does if the column was NULL before: then it is unchanged, or left out because it is NULL. It also does if the old
-    row lacks it too and another column proves that unchanged columns are sent. Old large objects prove neither (C-71).
-    """
+    """Whether an update without a value for a column means NULL (C-84): it was NULL before, or all columns are sent."""
     if name in columns.large:
         return False
     return old[name] is None if name in old else whole
 
 
-def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
-    """Whether ``pkkey`` contains every key column with the key *texts*, which are those of *image*."""
-    return table.key_names <= _key_columns(data) and not _differs(data, table, columns, image, texts)
-
-
 def _key_columns(data: Data) -> set[str]:
     return {part.columnname for part in data.eventsource.pkkey or ()}
+
+
+def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
+    """Whether ``pkkey`` contains every key column with the key *texts*, which are those of *image*."""
+    parts = data.eventsource.pkkey or ()
+    if not table.key_names <= {part.columnname for part in parts}:
+        return False
+    if len(parts) == 1 and parts[0].value == image.get(table.key[0]):
+        return True
+    try:
+        return columns.key_texts(_announced(data, columns)) == texts
+    except Refusal:
+        return False
 
 
 def _announced(data: Data, columns: ColumnList) -> Image:
@@ -422,22 +374,6 @@ def _key_text(part: KeyPart) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if value is None else str(value)
-
-
-def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> int:
-    """1 when ``pkkey`` contains every key column with a key other than *texts*, which are those of *image*."""
-    parts = data.eventsource.pkkey
-    if not parts or not texts:
-        return 0
-    if len(parts) == 1 and table.key == (parts[0].columnname,) and parts[0].value == image.get(table.key[0]):
-        return 0
-    if not table.key_names <= {part.columnname for part in parts}:
-        return 0
-    try:
-        announced = _announced(data, columns)
-        return int(columns.key_texts(announced) != texts)
-    except Refusal:
-        return 1
 
 
 def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None:
@@ -459,16 +395,9 @@ def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None
 
 
 def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:
-    """The key of the row that becomes outdated because its change could not be read.
+    """The key of the row that becomes outdated because its change could not be read; *key* was read before.
 
-    None if unknown, or if an UPDATE may have changed the key: then the row under the old key would stay at the target,
-    and no later change would remove it (G-03, C-73).
-
-    Args:
-        event: the change.
-        data: its payload.
-        table: its table.
-        key: the key that was read before the change was refused; None: use ``pkkey``.
+    None if unknown, or if an UPDATE may have changed it: the row under the old key would stay for ever (G-03, C-73).
     """
     key = key or _announced_key(data, table)
     images = data.images
@@ -504,7 +433,6 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:
-    """The key of a change in ``pkkey``, if it is there exactly once."""
     names = [part.columnname for part in data.eventsource.pkkey or ()]
     if len(set(names)) != len(names):
         return None

@@ -1,12 +1,7 @@
-"""Decodes change events: messages in, rows of the change log out.
+"""Decodes change events: messages in, rows of the change log out. The fast path must give the same result.
 
-This decoder defines the format; the fast path must give the same result. Each message is decoded on its own: no clock,
-order of arrival or other message changes its rows, so repetitions and other batches give the same ones. Only the pieces
-of a split event are joined (C-50 to C-56), once all of them are there. They may be in any partition, file and batch, in
-any order and more than once; :func:`join` uses nothing but the set of pieces.
-
-Public source: Microsoft Learn, *JSON Message format - change event streaming* (editions of March 2025 and August 2026).
-Where it leaves a question open, the rule ids name our reading.
+No other message changes the rows of one; only the pieces of a split event are joined, in any order (C-50 to C-56).
+Public source: Microsoft Learn, *JSON Message format - change event streaming*.
 """
 
 from __future__ import annotations
@@ -35,31 +30,25 @@ from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body, table_i
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
+    Decoder,
     Dispositions,
-    IndependentMessages,
     MirroredTable,
     Refusal,
     SourceSchema,
+    TableNames,
     Unjoinable,
     Waiting,
     damaged_row,
     refused_row,
     shown,
 )
-from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.sql_server.types import BinaryText
-
-__all__ = ["CesDecoder", "CesSettings", "Damage", "Decoded", "Dispositions", "MirroredTable"]
 
 
 class CesSettings(NamedTuple):
     """How a stream is read where the format leaves a choice.
 
-    Args:
-        database: read only events of this database and ignore others; None reads all (C-12).
-        binary: the encoding of binary values (C-84).
-        max_message_bytes: a longer message is a dead letter; the source sends at most 1 MB (C-50).
-        max_event_bytes: an event whose joined pieces are longer is a dead letter (C-56).
+    Events of other databases are ignored (C-12). Longer messages or joined events are dead letters (C-50, C-56).
     """
 
     database: str | None = None
@@ -71,7 +60,7 @@ class CesSettings(NamedTuple):
 DEFAULT_SETTINGS = CesSettings()
 
 
-class CesDecoder(IndependentMessages):
+class CesDecoder(Decoder):
     """Decodes CES messages of every generation, JSON and Avro, and joins split events."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
@@ -80,10 +69,6 @@ class CesDecoder(IndependentMessages):
         self._names = TableNames(tables)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """Decode messages: none is skipped, and none stops the others.
-
-        Damaged bytes that a transport reports count as one rejected message each.
-        """
         rows: list[LogRow] = []
         facts: NewFacts = {}
         total = changes = fragments = ignored = rejected = 0
@@ -112,7 +97,6 @@ class CesDecoder(IndependentMessages):
         return Decoded(rows, counts, keys_untold(untold), facts)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """As :meth:`Decoder.join`."""
         outcome = join(pieces, self)
         if not isinstance(outcome, Outcome):
             return outcome
@@ -126,12 +110,7 @@ class CesDecoder(IndependentMessages):
         schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
         return Decoded([*outcome.rows], counts, schemas, facts)
 
-    def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
-        """As :meth:`Decoder.again`."""
-        return RawMessage(origin, place, body)
-
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """As :meth:`Decoder.incomplete`."""
         return incomplete(pieces, reason, self)
 
     def _damage(self, damage: Damage) -> Outcome:
@@ -153,11 +132,6 @@ class CesDecoder(IndependentMessages):
         return self.decode_event(event, message.origin, message.place, body)
 
     def read(self, body: bytes | None) -> Event:
-        """The envelope of one message.
-
-        Raises:
-            Refusal: as :func:`spark_jobs.sources.ces.envelope.read_event`, or ``MESSAGE_INVALID``.
-        """
         if body is None:
             raise Refusal("BODY_MISSING", "the message has no body")
         if len(body) > self.settings.max_message_bytes:
@@ -212,12 +186,6 @@ class CesDecoder(IndependentMessages):
         return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
-        """The mirrored table of an event; None when it is not mirrored.
-
-        Raises:
-            Refusal: ``MESSAGE_INVALID`` when the name has a period or is empty, ``TABLE_NAME_DIFFERS`` when only the
-                case of the table's or the database's name differs from a mirrored one.
-        """
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
             raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")
@@ -276,11 +244,7 @@ class _Piece(NamedTuple):
 
 
 def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | Unjoinable:
-    """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them.
-
-    The event is at the coordinates of its last piece. Its dead letter contains the joined payload as ``raw`` and refers
-    to its pieces by ``fragment_of``.
-    """
+    """Join the pieces of one event, which is then at the coordinates of its last piece."""
     read = [_Piece(row, decoder.read(row.raw)) for row in sorted(pieces, key=lambda row: (row.origin, row.place))]
     try:
         run, is_proven = _run(_by_index(read))
@@ -310,23 +274,22 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
-    """The dead letter of an event whose other pieces did not arrive in time; *reason* says what is missing.
-
-    None, if its first piece shows that its table is not mirrored (C-95).
-    """
+    """The dead letter of an event whose other pieces did not arrive; None, if its table is not mirrored (C-95)."""
     outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
     return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
-    """The dead letter of pieces that can never be joined, with their table if there is only one (C-95)."""
     told = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
-    outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
+    # One row for the complete group, at the coordinates of its first piece; the log has the others unchanged.
+    first = min(pieces, key=lambda row: (row.origin, row.place))
+    letter = refused_row(first.origin, first.place, refusal, first.raw)._replace(reason=refusal.reason)
+    letter = letter._replace(epoch=first.epoch, pos=first.pos, fragment_of=first.fragment_of)
+    outcome = decoder.placed(letter, told.pop() if len(told) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else outcome
 
 
 def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
-    """The table that a piece names; only the first piece names one."""
     try:
         return table_in_data(decoder.read(piece.raw).data)
     except Refusal:
@@ -334,7 +297,6 @@ def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
 
 
 def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:
-    """One piece for each index; of repeated ones the first by coordinates."""
     found: dict[int, _Piece] = {}
     for piece in pieces:
         known = found.setdefault(piece.event.split.piece, piece)
@@ -351,7 +313,6 @@ def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:
 
 
 def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
-    """The pieces in order, or what is missing; and whether the run certainly begins at its first piece."""
     totals = {piece.event.split.total for piece in by_index.values()}
     last = sorted(index for index, piece in by_index.items() if piece.event.split.last)
     if len(totals) > 1 or len(last) > 1 or (last and max(by_index) > last[0]):
@@ -382,12 +343,3 @@ def _concatenated(run: Sequence[_Piece]) -> str | bytes:
         return b"".join(part for part in parts if isinstance(part, bytes))
     text = "".join(part for part in parts if isinstance(part, str))
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-
-
-def _dead_letter(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
-    """One row for the complete group, at the coordinates of its first piece; the log has the others unchanged."""
-    first = min(pieces, key=lambda row: (row.origin, row.place))
-    # fmt: off
-    return LogRow(REJECTED, first.origin, first.place, epoch=first.epoch, pos=first.pos,
-                  fragment_of=first.fragment_of, code=refusal.code, reason=refusal.reason, raw=first.raw)
-    # fmt: on

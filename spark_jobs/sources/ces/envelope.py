@@ -1,9 +1,7 @@
 """Reads the CloudEvents envelope: from bytes to one event, or one piece of an event (C-10 to C-32, A4).
 
-Three generations of the wire format share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or
-``segmentindex``/``finalsegment`` (b, c). JSON and Avro are distinguished by the bytes of each message (C-63).
-
-Public source: Microsoft Learn, *JSON Message format - change event streaming*, and the CloudEvents 1.0 specification.
+Three generations share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or ``segmentindex``/``finalsegment``
+(b, c). Public source: Microsoft Learn, *JSON Message format - change event streaming*, and CloudEvents 1.0.
 """
 
 from __future__ import annotations
@@ -99,13 +97,14 @@ class _Envelope(msgspec.Struct, gc=False):
     splittotalcnt: int | None = None
 
 
-class Split(NamedTuple):
-    """The position of a message among the pieces of its event.
+class _Typed(msgspec.Struct):
+    type: str = EVENT_TYPE
 
-    Args:
-        piece: its number as sent; pieces count from 0 or from 1 (C-52).
-        last: whether it is the last; None if the total is announced instead.
-        total: the announced number of pieces, at least 2; None if the last one is marked.
+
+class Split(NamedTuple):
+    """The position of a message among the pieces of its event, which count from 0 or from 1 (C-52).
+
+    Either the *last* one is marked, or the *total* is announced, which is at least 2; the other is None.
     """
 
     piece: int
@@ -130,10 +129,7 @@ UNSPLIT = Split(0, True, None)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """A message with a valid envelope; *data* is its payload or piece, not yet parsed.
-
-    ``data`` is text for JSON, bytes for Avro, and :class:`Data` if the producer did not wrap it.
-    """
+    """A message with a valid envelope; *data* is text for JSON, bytes for Avro, :class:`Data` if it is not wrapped."""
 
     epoch: str
     lsn: str
@@ -199,9 +195,15 @@ def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Enve
     try:
         if _PLACE_AS_TEXT.search(body):
             return msgspec.json.decode(body, type=_Envelope, strict=False)
+        _check_type(msgspec.json.decode(body, type=_Typed).type)
     except (msgspec.DecodeError, RecursionError):
         pass
-    raise _why_invalid(body, error) from error
+    raise Refusal("MESSAGE_INVALID", str(error)) from error
+
+
+def _check_type(found: str) -> None:
+    if found != EVENT_TYPE:
+        raise Refusal("MESSAGE_INVALID", f"type is {shown(found)}, not {EVENT_TYPE!r}")
 
 
 def _with_half_a_character(body: bytes) -> _Envelope | None:
@@ -219,17 +221,6 @@ def _with_half_a_character(body: bytes) -> _Envelope | None:
         return None
     envelope.data = data
     return envelope if is_piece else None
-
-
-def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
-    """The first mistake in the order of reading: bad JSON, another version, a field of the wrong type."""
-    try:
-        whole = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as malformed:
-        return Refusal("MESSAGE_INVALID", str(malformed))
-    if isinstance(whole, dict) and isinstance(whole.get("type"), str) and whole["type"] != EVENT_TYPE:
-        return _unknown_type(whole["type"])
-    return Refusal("MESSAGE_INVALID", str(error))
 
 
 def _avro_event(body: bytes) -> Event:
@@ -253,15 +244,10 @@ def _avro_data(payload: bytes) -> Data:
 
 
 def _of_fields(fields: dict[str, Any]) -> _Envelope:
-    """The envelope of a record with its own schema, which may have other types."""
     data = fields.pop("data", None)
     try:
         envelope = _decode_envelope(msgspec.json.encode(fields))
         envelope.data = json.dumps(data) if isinstance(data, dict) else data
-    except msgspec.ValidationError as error:
-        if isinstance(fields.get("type"), str) and fields["type"] != EVENT_TYPE:
-            raise _unknown_type(fields["type"]) from error
-        raise Refusal("MESSAGE_INVALID", str(error)) from error
     except (TypeError, ValueError) as error:
         raise Refusal("MESSAGE_INVALID", f"a record that holds no event: {error}") from error
     if not isinstance(envelope.data, str | bytes | None):
@@ -280,8 +266,7 @@ def _raw(time: object) -> msgspec.Raw:
 def _event(envelope: _Envelope, is_avro: bool) -> Event:
     if envelope.specversion != "1.0":
         raise Refusal("MESSAGE_INVALID", f"specversion is {shown(envelope.specversion)}, not '1.0'")
-    if envelope.type != EVENT_TYPE:
-        raise _unknown_type(envelope.type)
+    _check_type(envelope.type)
     match = _LOGICAL_ID.fullmatch(envelope.logicalid)
     if match is None:
         raise Refusal("MESSAGE_INVALID", f"logicalid {shown(envelope.logicalid)} is not guid:lsn:sequence")
@@ -290,10 +275,6 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
     return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, envelope.time)
-
-
-def _unknown_type(found: str) -> Refusal:
-    return Refusal("MESSAGE_INVALID", f"type is {shown(found)}, not {EVENT_TYPE!r}")
 
 
 def _split(envelope: _Envelope) -> Split:
@@ -335,11 +316,7 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 def read_data(payload: str | bytes | Data) -> Data:
     """The payload of a complete event; the case of its names may differ from the published samples (C-97).
 
-    Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
-    be a negative length in Avro, and a record is self-proving (C-62).
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when the payload is invalid.
+    Bytes that do not begin with a brace are a record, which proves itself (C-62).
     """
     if isinstance(payload, Data):
         return payload
@@ -380,10 +357,7 @@ def _data_of(record: dict[str, Any]) -> Data:
 
 
 def is_complete(payload: str | bytes | Data) -> bool:
-    """Whether a payload is one complete JSON object or Avro record, not a piece of an event (C-52).
-
-    The last piece of an object is not complete: it closes a brace that it did not open.
-    """
+    """Whether a payload is one complete JSON object or Avro record, not a piece of an event (C-52)."""
     try:
         read_data(payload)
     except Refusal:

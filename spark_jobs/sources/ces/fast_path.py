@@ -44,6 +44,7 @@ from spark_jobs.sources.contract.fast_decoder import (
     texts,
 )
 from spark_jobs.sources.contract.message_blocks import Block, are_text
+from spark_jobs.sources.sql_server.json_columns import SURE_DIGITS
 from spark_jobs.sources.sql_server.type_text import read_any
 
 ESCAPE = rb"\\\\"
@@ -84,8 +85,6 @@ _LONGEST = CUT_LENGTH // 8
 _MOST_LISTS = 1000
 _PREFIX = 100
 """Column lists are looked up by this many bytes, fewer than the shortest has, and then compared completely."""
-_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Integers with at most this many digits fit their type."""
 _OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
@@ -107,15 +106,8 @@ FOREIGN = _foreign()
 class ChangePattern:
     """The pattern of the rest of a message after :data:`SEPARATOR`, for one list of columns.
 
-    Its expressions prove the names, their order, and that values are texts or null, in images that are not empty. They
-    also prove that ``pkkey`` matches the key columns of each image.
-
-    Args:
-        names: the columns of the images, in order.
-        digits: for each integer key column the number of digits that always fits it, otherwise None.
-
-    Raises:
-        ValueError: for names that need escapes.
+    It proves the names, their order, that values are texts or null, and that ``pkkey`` matches the key in each image.
+    *digits* is how many digits always fit an integer key column. Raises ValueError for names that need escapes.
     """
 
     def __init__(self, names: Sequence[str], key: Sequence[str], digits: Sequence[int | None]) -> None:
@@ -156,23 +148,15 @@ class ChangePattern:
         return rb'(?:null|\\"(?:\{\}|(?P<' + group + rb">\{" + rb",".join(columns) + rb'\}))\\")'
 
 
-@lru_cache(maxsize=256)
-def change_pattern(names: tuple[str, ...], key: tuple[str, ...], digits: tuple[int | None, ...]) -> ChangePattern:
-    """The pattern of these columns, cached in the process: a column takes a quarter of a millisecond.
-
-    Raises:
-        ValueError: as :class:`ChangePattern`.
-    """
-    return ChangePattern(names, key, digits)
+change_pattern = lru_cache(maxsize=256)(ChangePattern)
+"""The pattern of these columns, cached in the process: a column takes a quarter of a millisecond."""
 
 
 class _KnownList(NamedTuple):
     """A column list of a mirrored table, its index, and how its keys become canonical.
 
     *is_canonical*: the plain pattern proves that keys are canonical already. *proofs* are the groups of each column
-    outside the key, old and current. If they are equal, the row is complete; a NULL counts only if the last item allows
-    it. *is_marked*: the log has the mark of an old row. *logs_transactions*: the log keeps commit time and transaction
-    (G-118).
+    outside the key, old and current: equal ones prove the row complete; a NULL counts only if the last item allows it.
     """
 
     number: int
@@ -204,7 +188,6 @@ class FastCes:
         self._known: list[_KnownList] = []
 
     def take(self, block: Block) -> Taken:
-        """As :meth:`FastDecoder.take`."""
         rows: list[RowFields] = []
         untold = set[str]()
         epochs: list[bytes] = []
@@ -256,7 +239,6 @@ class FastCes:
         """As :meth:`FastDecoder.learn`: no change event announces a structure."""
 
     def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
-        """How to read messages with the list of columns of this one, if possible; determined once."""
         found = content.find(SEPARATOR, data, end)
         if found < 0 or not self._room:
             return b"", None
@@ -281,15 +263,10 @@ class FastCes:
         if table is None:
             return self._decoder.foreign_name(data)
         columns = table.columns(bytes(source.cols))
-        if (
-            columns.is_respelled
-            or not table.key
-            or columns.kept != columns.names
-            or not table.key_names < set(columns.names)
-        ):
+        if columns.base64 or not table.key or columns.kept != columns.names or not table.key_names < set(columns.names):
             return None
         types = [columns.types[name] for name in table.key]
-        digits = tuple(_SURE_DIGITS.get(read_any(sql_type).name) for sql_type in types)
+        digits = tuple(SURE_DIGITS.get(read_any(sql_type).name) for sql_type in types)
         convert = tuple(columns.key_converter(name) for name in table.key)
         pattern = change_pattern(columns.names, table.key, digits)
         others = [name for name in columns.names if name not in table.key_names]

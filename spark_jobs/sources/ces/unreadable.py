@@ -63,7 +63,6 @@ def table_in_data(data: object) -> NamedTable | None:
 
 
 def _of_json(body: bytes) -> NamedTable | None:
-    """The name in a message that is valid JSON, whatever else is wrong with it."""
     try:
         whole = json.loads(body)
     except (ValueError, RecursionError):
@@ -93,14 +92,12 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _of_text(body: bytes, deepest: int = _DEEPEST) -> NamedTable | None:
-    """The name in a cut or altered text, at any level of escaping."""
     found = _names(body, deepest)
     has_other = len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body))
     return found.pop() if found and len(found) == 1 and not has_other else None
 
 
 def _names(body: bytes, deepest: int = _DEEPEST) -> set[NamedTable] | None:
-    """The tables in a text; None if one of them is ambiguous."""
     found: set[NamedTable] = set()
     sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
     for number, source in enumerate(sources):
@@ -139,7 +136,6 @@ def _unescaped(text: bytes, escape: bytes) -> str:
 
 
 def _of_avro(body: bytes) -> NamedTable | None:
-    """The name in an Avro message whose end or frame may be missing."""
     start = 0 if body[:1] == DATUM_START[:1] else body.find(DATUM_START)
     if start < 0 or body.find(DATUM_START, start + 1) >= 0:
         return None
@@ -154,7 +150,6 @@ def _of_avro(body: bytes) -> NamedTable | None:
 
 
 def _of_record(data: bytes) -> NamedTable | None:
-    """The name at the beginning of an inner record, if a first column follows."""
     reader = _Reader(data, 0)
     texts = [reader.take() for _ in range(3)]
     columns = reader.number()
@@ -169,13 +164,10 @@ def _of_record(data: bytes) -> NamedTable | None:
 
 
 class _Reader:
-    """Reads Avro's numbers and texts one by one, as long as there are any."""
-
     def __init__(self, body: bytes, start: int) -> None:
         self.body, self.at = body, start
 
     def number(self) -> int:
-        """The next number; a negative one at the end."""
         value = shift = 0
         while self.at < len(self.body) and shift < 64:
             byte = self.body[self.at]
@@ -187,7 +179,6 @@ class _Reader:
         return -1
 
     def take(self, *, cut: bool = False) -> bytes | None:
-        """The next text or bytes; the rest of them, if they may be *cut*."""
         length = self.number()
         found = self.body[self.at : self.at + max(length, 0)]
         self.at += max(length, 0)

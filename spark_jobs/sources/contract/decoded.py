@@ -1,20 +1,21 @@
 """Defines what every format's decoder takes and gives.
 
-A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition,
-so that the counts of a batch add up to the messages read.
+A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import Facts
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.facts.kind import NO_FACTS
-from spark_jobs.changelog.schema import REJECTED, LogRow
+from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.contract.encodings import looks_like
 
 _LIST_BYTES = 64 * 2**20
@@ -43,19 +44,37 @@ class MirroredTable(NamedTuple):
     key_is_unique: bool = False
 
     def refuse_narrower_key(self, announced: Collection[str]) -> None:
-        """Refuse a change of a table whose announced key has columns that its key lacks: two rows could be one (G-83).
-
-        Args:
-            announced: the key columns as the source tells them; none where it tells none. Case does not count.
-
-        Raises:
-            Refusal: ``KEY_DIFFERS``.
-        """
+        """Refuse a change of a table whose announced key has columns that its key lacks: two rows may be one (G-83)."""
         if self.key_is_unique or not self.key:
             return
         if lacking := columns_lacking(self.key, announced):
             what = f"the key of the source has {shown(lacking)}, which is not in the key {shown([*self.key])}"
             raise Refusal("KEY_DIFFERS", f"{what}: rows of two keys would become one")
+
+
+class TableNames:
+    """The mirrored tables by name, ``schema.table``."""
+
+    def __init__(self, mirrored: Iterable[str]) -> None:
+        self._spelled = {_folded(name): name for name in mirrored}
+
+    def meant_by(self, name: str) -> str | None:
+        """The mirrored table whose name differs from this one at most in case, in blanks around it, or unseen."""
+        return self._spelled.get(_folded(name))
+
+    def refuse_other_case(self, name: str) -> None:
+        """Refuse a change of a table that is mirrored but for the case of its name, instead of ignoring it (G-13)."""
+        meant = self.meant_by(name)
+        if meant is not None:
+            raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(name)}, and the mirror file says {shown(meant)}")
+
+
+def _folded(name: str) -> str:
+    """A name without what databases take no notice of: case, blanks at the end; and without what nobody sees."""
+    if name.isascii():
+        return ".".join(part.strip() for part in name.casefold().split("."))
+    seen = (sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
+    return ".".join(part.strip() for part in "".join(seen).casefold().split("."))
 
 
 class Damage(NamedTuple):
@@ -103,14 +122,10 @@ BY_HAND = "(given by hand)"
 
 
 class SourceSchema(NamedTuple):
-    """A structure that the source announced in a message of its own; kept in the ledger, so that later runs know it.
+    """A structure that the source announced in a message of its own, kept in the ledger.
 
-    Args:
-        topic: where the announcement stood; ids are unique in a topic only (K-10).
-        schema_id: the announced id; empty when there is none.
-        table: the table it describes, ``schema.table`` as the source names it.
-        version: the source's own version of the table's structure; a larger one is newer (K-11).
-        document: the announcement as JSON text, whatever the decoder needs to read messages by it.
+    Ids are unique in a topic only (K-10), and empty when there is none. A larger *version* is newer (K-11). *document*
+    is the announcement as JSON text.
     """
 
     topic: str
@@ -161,44 +176,21 @@ LoggedHalf = tuple[str, str | None]
 """What the log holds at a place: the operation of a change, and its key."""
 
 
-class Decoder(Protocol):
-    """What a format offers to whoever reads messages: all methods are pure functions of their arguments."""
+class Decoder(ABC):
+    """What a format offers to whoever reads messages: pure functions, here of messages that are independent."""
 
+    @abstractmethod
     def decode(self, messages: Iterable[Any]) -> Decoded:
         """The rows of whole messages, and fragments for those that need others to be understood.
 
-        A fragment is a row of kind ``fragment`` whose ``fragment_of`` names what it waits for; ``raw`` holds the
-        message's bytes. Messages are :class:`~spark_jobs.changelog.schema.RawMessage` or what the transport of the
-        format gives instead, and :class:`Damage`.
+        A fragment's ``fragment_of`` names what it waits for; ``raw`` holds the message's bytes.
         """
-        ...
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """Cut messages into lists of about *size*, only where :meth:`decode` then gives the same as for all of them."""
-        ...
+        """Cut messages into lists of about *size*, only where :meth:`decode` then gives the same as for all of them.
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """Join the fragments of one identity, from any batches and in any order."""
-        ...
-
-    def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """The rows that the fragments of one identity add to what is logged at their position already; mostly none."""
-        ...
-
-    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letters of fragments that waited too long."""
-        ...
-
-    def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
-        """Make of a logged dead letter the message that :meth:`decode` takes; *source* is the letter's table."""
-        ...
-
-
-class IndependentMessages:
-    """The part of a decoder whose messages are independent: any batch boundary is safe."""
-
-    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """As :meth:`Decoder.cut`; a list of large messages is shorter, so that memory stays flat."""
+        A list of large messages is shorter, so that memory stays flat.
+        """
         chunk: list[Any] = []
         held = 0
         for message in messages:
@@ -210,9 +202,21 @@ class IndependentMessages:
         if chunk:
             yield chunk
 
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
+        """Join the fragments of one identity, from any batches and in any order."""
+        return Waiting()
+
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """As :meth:`Decoder.late_rows`: nothing."""
+        """The rows that the fragments of one identity add to what is logged at their position already; mostly none."""
         return []
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """The dead letters of fragments that waited too long."""
+        return []
+
+    def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
+        """Make of a logged dead letter the message that :meth:`decode` takes; *source* is the letter's table."""
+        return RawMessage(origin, place, body)
 
 
 class Refusal(Exception):

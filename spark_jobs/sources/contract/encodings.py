@@ -1,9 +1,4 @@
-"""Says how a text is encoded, and reads it as UTF-8.
-
-The first bytes of a text leave no doubt; a guess is only shown in messages.
-
-Public source: RFC 8259, section 8.1; The Unicode Standard, *Byte order mark*.
-"""
+"""Says how a text is encoded, and reads it as UTF-8. Public source: RFC 8259, section 8.1."""
 
 from __future__ import annotations
 
@@ -16,11 +11,7 @@ _BLOCK = 1 << 20
 
 
 def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
-    """A seekable file, open at its beginning, as UTF-8 without a byte order mark.
-
-    *encoding* is used if its first bytes show none. Reading raises :class:`UnicodeDecodeError` for invalid bytes of
-    another encoding; UTF-8 is not checked.
-    """
+    """A seekable file, open at its beginning, as UTF-8 without a byte order mark; else it is in *encoding*."""
     shown, mark = encoding_of(file.read(_HEAD))
     file.seek(mark)
     name = codecs.lookup(encoding if shown == "utf-8" and not mark else shown).name
@@ -28,8 +19,6 @@ def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
 
 
 class _Recoded(io.RawIOBase):
-    """A text of another encoding as UTF-8."""
-
     def __init__(self, file: IO[bytes], encoding: str) -> None:
         self._file, self._decoder, self._held = file, codecs.getincrementaldecoder(encoding)(), b""
 
@@ -103,10 +92,7 @@ _MARKS_OF_1252 = {0x80, 0x85, *range(0x91, 0x98)}
 
 
 def encoding_of(head: bytes) -> tuple[str, int]:
-    """The encoding that the first bytes of a text show, and the length of its byte order mark.
-
-    A text that begins with an ASCII character and a zero byte, or the other way round, is UTF-16 (RFC 4627, section 3).
-    """
+    """The encoding that the first bytes of a text show (RFC 4627, section 3), and the length of its byte order mark."""
     for mark, codec in _BOMS:
         if head.startswith(mark):
             return codec, len(mark)

@@ -1,7 +1,6 @@
 """Defines what a fast path takes from a block: rows of the log as columns, and the numbers of their messages.
 
-The decoder of each format is the definition. A fast path takes a message only where it proves that the decoder would
-give the same row, and leaves all others to the decoder. So what it leaves costs time, never a change.
+It takes a message only where it proves that the decoder would give the same row. What it leaves costs time only.
 """
 
 from __future__ import annotations
@@ -49,10 +48,7 @@ class FastDecoder(Protocol):
     """Takes most messages from blocks; it knows what it met, so one is kept for many blocks."""
 
     def take(self, block: Any) -> Taken:
-        """What of a block it proves to read as the decoder does: rows with the columns of :data:`SCHEMA`, in order.
-
-        Where a table has them, commit time and transaction stand behind.
-        """
+        """What of a block it proves to read as the decoder does: rows with the columns of :data:`SCHEMA`, in order."""
         ...
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
@@ -80,14 +76,7 @@ them. Texts are UTF-8."""
 def rows_table(
     block: Block, rows: Sequence[RowFields], known: Sequence[KnownColumns], epochs: pa.DictionaryArray
 ) -> pa.Table:
-    """Proven rows as a table with the columns of :data:`SCHEMA`, and those of their transactions if any has them.
-
-    Args:
-        block: where their messages stand.
-        rows: in the order of their messages.
-        known: the tables and columns that they name by number.
-        epochs: the epoch of each row.
-    """
+    """Proven rows as a table with the columns of :data:`SCHEMA`, and those of their transactions if any has them."""
     if not rows:
         return SCHEMA.empty_table()
     numbers, codes, positions, operations, keys, buckets, whole, images, before, had, told = zip(*rows, strict=True)

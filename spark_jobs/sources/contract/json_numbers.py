@@ -1,8 +1,6 @@
 """Reads JSON without a guess: numbers digit for digit, and no numbers that may have lost digits.
 
-Sources write exact numbers with a fraction as texts; none is documented to write them as JSON numbers. A sender that
-writes them as JSON numbers may have read them as doubles, which hold 15 digits. Then the last digits would be wrong,
-and nobody would see it (G-112).
+A sender that writes exact numbers as JSON numbers may have read them as doubles, which hold 15 digits (G-112).
 """
 
 from __future__ import annotations
@@ -23,11 +21,7 @@ class JsonNumber(str):
 
 
 def no_number(text: str) -> None:
-    """Refuse NaN and Infinity, which JSON does not know.
-
-    Raises:
-        ValueError: always.
-    """
+    """Refuse NaN and Infinity, which JSON does not know."""
     raise ValueError(f"{text} is no JSON number")
 
 

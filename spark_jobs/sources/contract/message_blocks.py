@@ -1,8 +1,4 @@
-"""Joins messages into blocks, so that a fast path works on many messages in one step.
-
-A transport that gives messages one by one, such as a broker, has them joined here; plain lines are cut from their file
-in blocks (:mod:`spark_jobs.sources.transports.json_lines`).
-"""
+"""Joins messages into blocks, so that a fast path works on many messages in one step."""
 
 from __future__ import annotations
 
@@ -26,32 +22,21 @@ Message = RawMessage | Damage
 
 
 class Block(Protocol):
-    """Messages of one origin, each standing in *content* from its start to its end; after each end stands one byte."""
+    """Messages of one origin, each standing in *content* from its start to its end; after each end stands one byte.
+
+    Starts rise. *places* are those in the origin.
+    """
 
     @property
-    def origin(self) -> str:
-        """The file or topic partition."""
-        ...
-
+    def origin(self) -> str: ...
     @property
-    def content(self) -> bytes:
-        """The bytes of all messages."""
-        ...
-
+    def content(self) -> bytes: ...
     @property
-    def starts(self) -> Places:
-        """Where each message begins in the content, in rising order."""
-        ...
-
+    def starts(self) -> Places: ...
     @property
-    def ends(self) -> Places:
-        """Where each message ends; not before its start."""
-        ...
-
+    def ends(self) -> Places: ...
     @property
-    def places(self) -> Places:
-        """Where each message stood in its origin."""
-        ...
+    def places(self) -> Places: ...
 
     def messages(self, numbers: Places) -> Iterator[Message]:
         """Some of the messages as the transport gives them one by one."""
@@ -63,8 +48,7 @@ class RowBlock(ABC):
 
     @property
     @abstractmethod
-    def size(self) -> int:
-        """How many rows there are."""
+    def size(self) -> int: ...
 
     @abstractmethod
     def messages(self, numbers: Places) -> list[Any]:
@@ -82,7 +66,6 @@ class MessageBlock(NamedTuple):
     each: list[Message]
 
     def messages(self, numbers: Places) -> Iterator[Message]:
-        """As :meth:`Block.messages`."""
         return map(self.each.__getitem__, numbers.tolist())
 
 

@@ -1,7 +1,6 @@
 """Defines what a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
 
-Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. A source is one object of each
-kind. :mod:`spark_jobs.sources.registry` names those of the product; other packages register formats by entry points.
+Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.facts.read_places import Numbering
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
 
 if TYPE_CHECKING:
@@ -73,15 +71,44 @@ class Chosen(NamedTuple):
 class Survey(NamedTuple):
     """What a look at the source shows of the mirrored tables before anything is read.
 
-    Args:
-        unseen: mirrored tables without a place at the source, each with what is missing.
-        without_mask: mirrored tables whose change table has no change mask.
-        settings: settings of the source that name something which is not there, each with what is missing.
+    *unseen* tables and *settings* name something which is not there, each with what is missing. *without_mask* are
+    tables whose change table has no change mask.
     """
 
     unseen: Mapping[str, str] = MappingProxyType({})
     without_mask: Collection[str] = ()
     settings: Mapping[str, str] = MappingProxyType({})
+
+
+class AnnouncedColumn(NamedTuple):
+    """A column; *type* is the change log's name of it, else the source's; empty where nothing gives the type."""
+
+    name: str
+    type: str = ""
+
+
+class Note(NamedTuple):
+    """A warning about a table that is to be mirrored, and the settings of the table that settle it."""
+
+    text: str
+    answered_by: tuple[str, ...] = ()
+
+
+class Announced(NamedTuple):
+    """What one message, or one description beside the messages, tells of a table; another one may name more columns.
+
+    *key* is empty for a table that has none, None where nothing is said of it. *changes_rows*: it is an update or a
+    delete. Two senders may mean two tables. *load*: an initial load that lies ready, as settings of the mirror file.
+    """
+
+    schema: str
+    table: str
+    columns: tuple[AnnouncedColumn, ...] = ()
+    key: tuple[str, ...] | None = None
+    notes: tuple[Note, ...] = ()
+    changes_rows: bool = False
+    sender: str = ""
+    load: tuple[tuple[str, str], ...] = ()
 
 
 class Format(ABC):
@@ -94,6 +121,7 @@ class Format(ABC):
         joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
         first_place: what the ``minor`` of a position ends with where it is the first of its transaction, in a format
             that counts the changes of each (K-80); empty where a transaction is its ``major`` alone.
+        work_per_byte: how much work a byte of its messages is next to a byte of plain rows: what starts Spark.
     """
 
     partitions: int = 0
@@ -101,12 +129,10 @@ class Format(ABC):
     renames_columns: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = True
     first_place: ClassVar[str] = ""
+    work_per_byte: ClassVar[float] = 1
 
     def ordered_in(self, origin: str) -> str:
-        """In what of the source positions rise to which the changes of *origin* belong: mostly its partition (C-34).
-
-        Empty where changes of *origin* tell nothing of others.
-        """
+        """In what of the source positions rise to which the changes of *origin* belong, if in any (C-34)."""
         return partition_of(origin)
 
     @property
@@ -128,18 +154,12 @@ class Format(ABC):
         return iter(())
 
     def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[Structure]]:
-        """By ``schema.table`` the structures that were announced, in the order in which they held; here none.
-
-        A table whose structures have no certain order has none.
-        """
+        """By ``schema.table`` the structures that were announced, if the order in which they held is certain."""
         return {}
 
     @abstractmethod
     def announced(self, messages: Iterable[Any]) -> Iterator[Announced]:
-        """What messages tell of their tables, mirrored or not; one that tells nothing, or cannot be read, is left out.
-
-        A look at a sample, by the parts that the decoder reads messages with: nothing is logged, nothing is refused.
-        """
+        """What messages tell of their tables, mirrored or not; one that tells nothing is left out."""
 
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
@@ -152,12 +172,7 @@ class SchemaLookup(Protocol):
     """Knows the structures of messages that do not describe themselves, such as a schema registry."""
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
-        """The structures that waiting messages need; unknown ones are left out.
-
-        Raises:
-            TerminalError: it refuses the request.
-            TransientError: it does not answer.
-        """
+        """The structures that waiting messages need; unknown ones are left out."""
         ...
 
 
@@ -220,14 +235,7 @@ class Transport(ABC):
         return {}
 
     def told(self, spark: Any) -> Told:
-        """What the source tells of its tables, and of who sends them, beside their changes; here nothing.
-
-        Tables are named as decoders know them; :data:`~open_mirroring.protocols.table_losses.ANY_TABLE` is what
-        concerns none of them.
-
-        Raises:
-            TransientError: the source does not answer.
-        """
+        """What the source tells of its tables, and of who sends them, beside their changes; here nothing."""
         return Told()
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
@@ -235,10 +243,7 @@ class Transport(ABC):
         return None
 
     def counts_as_bound(self, name: str) -> bool:
-        """Whether messages are placed by the unit of the bounds (offsets, bytes); else only the whole is known.
-
-        Then a range that begins at 0 covers all messages of its name.
-        """
+        """Whether messages are placed by the unit of the bounds (offsets, bytes); else only the whole is known."""
         return False
 
     def survey(self) -> Survey:
@@ -247,16 +252,7 @@ class Transport(ABC):
 
     @abstractmethod
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """What the source tells of its tables, mirrored or not.
-
-        Args:
-            form: reads what messages tell.
-            most: about so many messages are looked at.
-            spark: gives the session, for what is read through it alone.
-
-        Raises:
-            MirroringError: as :meth:`find`.
-        """
+        """What the source tells of its tables, mirrored or not, by a look at about *most* messages, read by *form*."""
 
 
 class BlockLog(Protocol):
@@ -276,19 +272,9 @@ class QueriedTransport(Transport):
 
     @abstractmethod
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        """Read, decode and log ranges; what came of each, in no particular order.
+        """Read, decode and log ranges; what came of each, in no particular order. Nothing is kept of a job that fails.
 
-        Nothing is kept of a job that fails: nothing refers to what a worker wrote before.
-
-        Args:
-            spark: the session.
-            ranges: what the ledger bound.
-            log: begins to log the range at a place of *ranges*. It goes to the workers.
-            job: what people see of it in Spark.
-
-        Raises:
-            TerminalError: a range or a table is not as it must be; the code says how.
-            TransientError: the source did not answer to the end.
+        *log* begins to log the range at a place of *ranges*, in a worker. *job* is what people see of it in Spark.
         """
 
 
@@ -303,16 +289,10 @@ class MessageTransport(Transport):
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> MessageTransport:
-        """The transport with the proof that what it reads is still what was bound.
-
-        Args:
-            bound: asks up to where each name of the source is bound.
-            files: asks the same of the batch's files, and how they were when they were bound, or seen last.
-        """
+        """The transport with the proof that what it reads is still what was bound, by what the ledger knows of it."""
         return self
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """As :meth:`Transport.announced`: what a sample of the messages tells."""
         return form.announced(self.sample(most))
 
     def sample(self, most: int) -> Iterator[Any]:
@@ -326,7 +306,6 @@ class MessageTransport(Transport):
                 yield message
 
     def unlimited(self) -> MessageTransport:
-        """As :meth:`Transport.unlimited`."""
         return self
 
     @abstractmethod
@@ -334,10 +313,7 @@ class MessageTransport(Transport):
         """The messages of one bound range, in the order in which they stand there, as the decoder takes them."""
 
     def blocks(self, bound: BoundRange) -> Iterator[Any] | None:
-        """The messages of a range in blocks, as the fast decoder takes them, and after them the damage at its end.
-
-        None where a range holds too little: a fast decoder must learn some messages before it is fast.
-        """
+        """The messages of a range in blocks, and then the damage at its end; None where a range holds too little."""
         return None
 
 

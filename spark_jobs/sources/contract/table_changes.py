@@ -1,15 +1,15 @@
 """Decodes a source of which each message is one whole change of one table.
 
-The format says what a message is, its position and its rows. This module does the rest for every such source: it finds
-the table, handles a message that is refused, and counts. So no format can pass over a message.
+The format says what a message is, its position and its rows. This module does the rest, so no format can pass over one.
 """
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.row_key import key_bucket
@@ -19,18 +19,16 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, KEY_LEFT, REJECTED, LogR
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
+    Decoder,
     Dispositions,
-    IndependentMessages,
     MirroredTable,
     Refusal,
-    Unjoinable,
-    Waiting,
+    TableNames,
     damaged_row,
     refused_row,
     shown,
 )
 from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
-from spark_jobs.sources.contract.table_names import TableNames
 
 
 class TableEvent(NamedTuple):
@@ -42,14 +40,7 @@ class TableEvent(NamedTuple):
     content: Any
 
 
-class _Foreign(NamedTuple):
-    """The table of an event that is not mirrored, and where the event stands."""
-
-    table: str
-    position: str
-
-
-class TableChanges(IndependentMessages, ABC):
+class TableChanges(Decoder):
     """Decodes messages one by one; *tables* by their names at the source, ``schema.table``."""
 
     def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
@@ -57,60 +48,45 @@ class TableChanges(IndependentMessages, ABC):
 
     @abstractmethod
     def read(self, body: bytes) -> TableEvent | None:
-        """What a message tells of its table; None for a tombstone.
-
-        Raises:
-            Refusal: it tells no table: any table of the mirror may lack a change.
-        """
+        """What a message tells of its table; None for a tombstone. A Refusal means that any table may lack a change."""
 
     @abstractmethod
     def position(self, content: Any) -> str:
-        """The place of an event inside its epoch, by the order of the source alone (G-01).
-
-        Raises:
-            Refusal: it has none.
-        """
+        """The place of an event inside its epoch, by the order of the source alone (G-01); a Refusal if it has none."""
 
     @abstractmethod
     def rows(self, content: Any, at: LogRow, table: MirroredTable) -> Sequence[LogRow]:
         """The rows of an event, by :func:`change_rows`; *at* has its coordinates, table and position.
 
-        Raises:
-            Refusal: with the key, if it is known which row is out of date; without one the table stops.
+        A Refusal has the key, if it is known which row is out of date; without one the table stops.
         """
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """As :meth:`Decoder.decode`."""
         rows, ended = list[LogRow](), Counter[str]()
         facts: NewFacts = {}
         for message in messages:
-            ended["messages"] += 1
-            if isinstance(message, Damage):
-                found: Sequence[LogRow] | _Foreign | None = [damaged_row(message)]
-            else:
-                found = self._outcome(message)
-            if found is None:
-                ended["ignored"] += 1
-                continue
-            if isinstance(found, _Foreign):
-                ended["ignored"] += 1
-                FOREIGN.add(facts, Ignored(1, found.position), name=found.table)
-                continue
+            found = [damaged_row(message)] if isinstance(message, Damage) else self._rows(message, facts)
             rows += found
-            ended["rejected" if found[0].kind == REJECTED else "changes"] += 1
+            kind = found[0].kind if found else ""
+            ended["messages"] += 1
+            ended["ignored" if not found else "rejected" if kind == REJECTED else "changes"] += 1
         return Decoded(rows, Dispositions(**ended), facts=facts)
 
-    def _outcome(self, message: RawMessage) -> Sequence[LogRow] | _Foreign | None:
-        """The rows of a message, its table and place if that is not mirrored, or None for a tombstone."""
+    def _rows(self, message: RawMessage, facts: NewFacts) -> Sequence[LogRow]:
+        """The rows of a message; none for a tombstone, and for a table that is not mirrored, which is a fact."""
         at = LogRow(REJECTED, message.origin, message.place)
         try:
             event = None if message.body is None else self.read(message.body)
             if event is None:
-                return None
+                return ()
             name = f"{event.schema}.{event.table}"
             meant = self._names.meant_by(name)
             if meant is None:
-                return _Foreign(name, self._position_told(event.content))
+                position = ""
+                with suppress(Refusal):
+                    position = self.position(event.content)
+                FOREIGN.add(facts, Ignored(1, position), name=name)
+                return ()
             at = at._replace(tbl=self._tables[meant].source, epoch=event.epoch)
             if name not in self._tables:
                 self._names.refuse_other_case(name)
@@ -122,38 +98,14 @@ class TableChanges(IndependentMessages, ABC):
             letter = refused_row(message.origin, message.place, why, message.body)
             return [letter._replace(tbl=at.tbl, epoch=at.epoch, pos=at.pos, key=why.key, bucket=key_bucket(why.key))]
 
-    def _position_told(self, content: Any) -> str:
-        """Where the event of a table that is not mirrored stands; empty where it does not tell."""
-        try:
-            return self.position(content)
-        except Refusal:
-            return ""
-
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """As :meth:`Decoder.join`: no message waits for another one."""
-        return Waiting()
-
-    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """As :meth:`Decoder.incomplete`: none."""
-        return []
-
-    def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
-        """As :meth:`Decoder.again`."""
-        return RawMessage(origin, place, body)
-
 
 def change_rows(
     at: LogRow, op: str, keys: Sequence[str | None], cols: str, row: str | None, before: str | None
 ) -> list[LogRow]:
     """The rows of one change; an update that gave its row another key is two, at one place (G-03).
 
-    Args:
-        at: coordinates, table, epoch and position, whose ``sub`` is 0 for a delete and 1 for what sets a row.
-        op: INSERT, UPDATE or DELETE.
-        keys: the encoded keys of the row before and of the row after; one of them, where there is only one row.
-        cols: the columns, as the log has them; all of the table.
-        row: the row after, as the log has it; None for a delete.
-        before: the values of the row before, as far as the message has them.
+    *at* has a position whose ``sub`` is 0 for a delete, else 1. *keys* are those of the row before and of the row
+    after, encoded; one of them, where there is only one row. *before* are the known values of the row before.
     """
     change = at._replace(kind=CHANGE, op=op, key=keys[-1], bucket=key_bucket(keys[-1]), cols=cols, whole=True, row=row)
     if op == DELETE:
@@ -166,11 +118,7 @@ def change_rows(
 
 
 def exact_json(body: bytes) -> Any:
-    """JSON without a guess: whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``.
-    """
+    """JSON without a guess: whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text."""
     try:
         found = json.loads(body.decode(), parse_float=JsonNumber, parse_constant=no_number)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text

@@ -1,10 +1,7 @@
 """Gives each column of typed rows its landing type, and converts its values exactly.
 
-Rows come from an exported file, or from a database's client. Without a SQL type the Arrow type decides. With one, the
-SQL type decides, as for the stream's changes of the same column, and every value has to fit it. A file may hold values
-exactly in a type of another kind: whole numbers as doubles, dates as timestamps at midnight. They are spelled as text
-and read by the reader of their SQL type. Two losses are stated rules: digits of a second beyond the sixth are cut,
-never rounded (C-82), and a wall clock is read as UTC.
+Without a SQL type the Arrow type decides. With one, every value has to fit it. Two losses are stated rules: digits of a
+second beyond the sixth are cut, never rounded (C-82), and a wall clock is read as UTC.
 """
 
 from __future__ import annotations
@@ -74,12 +71,7 @@ _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day 
 
 
 def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: str | None = None) -> LoadColumn:
-    """Return the load's column for an exported one; *chosen* is its landing type in the mirror file (G-110).
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type or the
-            chosen one, or for a SQL type that cannot be mirrored.
-    """
+    """Return the load's column for an exported one; *chosen* is its landing type in the mirror file (G-110)."""
     if sql_type is not None and chosen == "string" and not is_known(sql_type):
         if _own_type(kind) == "string" and not pa.types.is_time(kind):
             return LoadColumn(name, chosen, sql_type)
@@ -98,16 +90,13 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
         landing = chosen if sql_type is None else landed_as(sql_type, chosen)
     except TerminalError as error:
         raise _unsupported(name, error.what, error.way_out) from error
-    if chosen == "string" and _lacks_digits(kind, sql_type or ""):
+    parsed = read_any(sql_type or "")
+    # The export lost a part of the source's text: its offset, or its seventh digit.
+    is_cut = pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
+    if chosen == "string" and is_cut:
         what = f"{kind} cannot hold all digits of a {sql_type}, which `types` of the table lands as text"
         raise _unsupported(name, what, "export the column as text")
     return column._replace(type=landing)
-
-
-def _lacks_digits(kind: pa.DataType, sql_type: str) -> bool:
-    """Return whether an export lost a part of the source's text: its offset, or its seventh digit."""
-    parsed = read_type(sql_type)
-    return pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
 
 
 def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
@@ -127,7 +116,6 @@ def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
 
 
 def _is_held(kind: pa.DataType, own: str, parsed: SqlType, wanted: str) -> bool:
-    """Return whether a file may hold values of a SQL type exactly; a text is judged by its reader."""
     if pa.types.is_time(kind) or parsed.name == "time":
         return parsed.name == "time" and own == "string"
     is_clock = {_family(own), _family(wanted)} == {"date", "timestamp"}
@@ -168,7 +156,9 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     if sql_type is not None:
         return _read_typed(array, sql_type, column, field, bad)
     is_cut = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
-    if is_cut and (not field.nullable or _fewer_digits(column.sql_type)):
+    parsed = read_any(column.sql_type or "")
+    declares_fewer = parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
+    if is_cut and (declares_fewer or not field.nullable):
         lost = pc.not_equal(pc.floor_temporal(array, unit="microsecond"), array)
         _note_where(lost, column, "has more than 6 digits of a second", bad)
     try:
@@ -190,7 +180,6 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
 
 
 def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
-    """Read texts as their SQL type does, or as export tools spell the same values."""
     index = pa.array(np.arange(len(texts)))
     found: dict[int, Failure] = {}
     array = typed_column(texts, sql_type, field, index, found)
@@ -211,7 +200,6 @@ def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, bad: dict[int, 
 def _read_typed(
     array: pa.Array, sql_type: str, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]
 ) -> pa.Array:
-    """Read values by the texts of their SQL type; note values that the file may have rounded in *bad*."""
     parsed, kind = read_type(sql_type), array.type
     beyond = beyond_exact(array, parsed)
     if beyond is not None:
@@ -225,12 +213,6 @@ def _read_typed(
         reason = f"{one.reason}; the file holds {kind}: export it as {sql_type} or as text"
         bad.setdefault(at, replace(one, reason=one.reason if one.code == "KEY_INVALID" else reason))
     return landed
-
-
-def _fewer_digits(sql_type: str | None) -> bool:
-    """Return whether a type declares fewer digits of a second than a timestamp may have here."""
-    parsed = None if sql_type is None else read_type(sql_type)
-    return parsed is not None and parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
 
 
 def _own_type(kind: pa.DataType) -> str | None:
@@ -264,7 +246,6 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Remove dictionary, extension and view; spell a guid in capitals, as the stream does."""
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
     if _is_uuid(values.type):
@@ -306,7 +287,6 @@ def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) 
 
 
 def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Refuse values that fit the landing type but not the SQL type."""
     parsed, family = read_type(column.sql_type or ""), _family(column.type)
     if family in ("int", "decimal"):
         _check_extremes(landed, column, bad)

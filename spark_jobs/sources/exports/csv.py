@@ -1,8 +1,7 @@
 """Reads exported CSV files (RFC 4180, one header line) as text; an empty field without quotes is NULL.
 
-A file is UTF-8, or UTF-16 by its byte order mark. A parser that fixes its input would turn half a file into rows. So
-three things are checked before a file is parsed. Quotes open and close at the borders of fields, all lines end in the
-same way (T-93), and the last line is ended.
+A parser that fixes its input would turn half a file into rows. So quotes, line ends (T-93) and the end of the file are
+checked before it is parsed.
 """
 
 from __future__ import annotations
@@ -27,28 +26,17 @@ from spark_jobs.sources.qlik.data_files import line_ends
 _BLOCK = 16 << 20
 _EMPTY = "it is empty: even a table without rows has a header line"
 _DASHES = re.compile(rb'"?-*-{3,}-*"?(?:,"?-+"?)*|(?:"?-+"?,)+"?-*-{3,}-*"?(?:,"?-+"?)*')
-_COUNTED = re.compile(r"\(\d+ rows? affected\)")
-_SEPARATORS = (";", "\t", "|", "\x01")
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
 
 
 def csv_header(path: Place) -> list[str]:
-    """The column names of a file.
-
-    Raises:
-        pa.ArrowInvalid: the file is empty or cannot be parsed.
-    """
+    """The column names of a file."""
     with _in_utf8(path) as file, pv.open_csv(file, _READ, _PARSE) as reader:
         return list(reader.schema.names)
 
 
 def read_csv(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows with these columns, every value a string or NULL.
-
-    Raises:
-        pa.ArrowInvalid: a line has more or fewer fields than the header, text is not UTF-8, or a field is longer than
-            16 MB.
-    """
+    """The rows with these columns, every value a string or NULL."""
     convert = pv.ConvertOptions(
         column_types={name: pa.string() for name in columns},
         include_columns=list(columns),
@@ -104,7 +92,6 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
 
 
 def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
-    """What the bytes are if they are not UTF-8, or if the lines after the header are not rows."""
     if packed := packed_as(bytes(data[:16])):
         return f"it is {packed}: unpack or convert it"
     read = getincrementaldecoder("utf-8")().decode
@@ -121,19 +108,6 @@ def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
     if second and _DASHES.fullmatch(second[0].strip()):
         return "its second line holds dashes, as sqlcmd writes them below the header: delete that line, or use bcp"
     return None
-
-
-def why_unparsed(error: str) -> str:
-    """The meaning of a parser's *error*, if the text of the line shows it."""
-    if _COUNTED.search(error):
-        return f"it ends with a count of rows, as sqlcmd writes it: export with `SET NOCOUNT ON` ({error})"
-    return error
-
-
-def separator_in(names: Sequence[str]) -> str | None:
-    """The likely separator in a header of one column, instead of the comma."""
-    found = [one for one in _SEPARATORS if len(names) == 1 and one in names[0]]
-    return found[0] if found else None
 
 
 @contextmanager
@@ -153,11 +127,7 @@ def _in_utf8(path: Place) -> Iterator[Any]:
 
 @contextmanager
 def readable(path: Place) -> Iterator[Any]:
-    """A file for Arrow's readers.
-
-    Raises:
-        FileNotFoundError: it does not exist.
-    """
+    """A file for Arrow's readers."""
     if isinstance(path, Path):
         yield path
         return

@@ -1,11 +1,7 @@
 """Reads exports of a table: lists their files, splits them into pieces, and types their rows.
 
-A *piece* is a file, or some row groups of a Parquet file. It is bound with the file's size and time, so that a resumed
-load reads the same export. The full load of a Qlik file target is an export, too:
-``<table>/LOAD*.csv|json|parquet[.gz]``, each with its ``.dfm``. Its values are read as exact texts and typed like the
-changes of the same column, by the types in the metadata file (T-40, T-41).
-
-Public source: Qlik help, *File target: data files, metadata files*.
+The full load of a Qlik file target is an export, too: ``<table>/LOAD*.csv|json|parquet[.gz]``, each with its ``.dfm``
+(T-40, T-41). Public source: Qlik help, *File target: data files, metadata files*.
 """
 
 from __future__ import annotations
@@ -27,9 +23,9 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
-from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.exports.columns import land_column, landing_column
-from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, separator_in, why_malformed, why_unparsed
+from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
 from spark_jobs.sources.qlik.data_files import is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
 from spark_jobs.sources.qlik.types import key_type, log_type
@@ -81,15 +77,9 @@ class Piece(NamedTuple):
 
 
 def export_files(export: Export) -> list[str]:
-    """The files of an export, in order, without marks such as ``_SUCCESS``.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING`` when there is none. ``LOAD_INVALID`` when other files are among them, or data
-            are hidden by ``_`` or ``.``; for a Delta table, whose folder also contains removed rows; for folders named
-            by columns, which their files lack; when a file of a full load by Qlik lacks its metadata file.
-    """
+    """The files of an export, in order; anything else that may hold rows, or hide deleted ones, is refused."""
     if export.is_described:
-        return load_files(export.root)
+        return _load_files(export.root)
     if export.root.is_file():
         return [""]
     below = files_below(export.root)
@@ -98,7 +88,9 @@ def export_files(export: Export) -> list[str]:
     for file in sorted(below.files):
         name = file.name.rpartition("/")[2]
         is_hidden = name.startswith(("_", ".")) or is_in_hidden(file.name)
-        if is_hidden and not _may_hold_rows(name, export.format):
+        folded = name.casefold()
+        # A compressed or unfinished file may contain rows, a mark or a checksum does not.
+        if is_hidden and (f".{export.format}" not in folded or folded.endswith(".crc")):
             continue
         if file.unread:
             what, way_out = f"is {file.unread}, and may stand for rows", "put the file or folder itself in its place"
@@ -118,12 +110,6 @@ def export_files(export: Export) -> list[str]:
         way_out = "put the export there (a table without rows has one file too), or fix `path`"
         raise _error(export.root, "PLACE_MISSING", f"there is no .{export.format} file", way_out)
     return sorted(found)
-
-
-def _may_hold_rows(name: str, form: str) -> bool:
-    """Whether a hidden file may contain rows, like compressed and unfinished ones, and is not a mark or checksum."""
-    folded = name.casefold()
-    return f".{form}" in folded and not folded.endswith(".crc")
 
 
 def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
@@ -165,27 +151,25 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
 def export_columns(
     export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
 ) -> tuple[LoadColumn, ...]:
-    """The load's columns in a file, in its order; those that are *gone* may be missing.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID``, ``COLUMN_NAME_INVALID``, ``TYPE_UNSUPPORTED``.
-    """
+    """The load's columns in a file, in its order; those that are *gone* may be missing."""
     path = export.path(file)
     with reading(path):
         if export.is_described:
-            types = {**types, **load_types(path, chosen, types)}
-            kinds = [(name, pa.string()) for name in load_columns(path)]
+            dfm = dfm_of(path)
+            types = {**types, **_load_types(path, dfm, chosen, types)}
+            kinds = [(name, pa.string()) for name in dfm.names]
         elif export.format == "csv":
             if reason := why_malformed(path):
                 raise invalid(path, reason)
             kinds = [(name, pa.string()) for name in csv_header(path)]
         else:
             with readable(path) as opened:
-                kinds = _parquet_kinds(pq.ParquetFile(opened))
+                parquet = pq.ParquetFile(opened)
+                # Old INT96 times are in UTC, which Arrow does not report.
+                old = {column.path for column in parquet.schema if column.physical_type == "INT96"}
+                kinds = [(f.name, pa.timestamp("ns", "UTC") if f.name in old else f.type) for f in parquet.schema_arrow]
     names = _spelled([name for name, _ in kinds], types)
     kinds = [(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
-    if export.format == "csv":
-        _refuse_header(path, names, types)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_NAME_INVALID", f"the file has the columns {twice} more than once", "rename them")
     # Every column in `types` must exist, too: a misspelled one would silently lose its column.
@@ -215,22 +199,6 @@ def _spelled(names: Sequence[str], wanted: Iterable[str]) -> list[str]:
     return [folded.get(name.casefold(), name) if alone[name.casefold()] == 1 else name for name in names]
 
 
-def _refuse_header(path: Place, names: Sequence[str], types: Mapping[str, str]) -> None:
-    """Refuse a first line that is not a header of names separated by commas."""
-    if names[0] not in types and (separator := separator_in(names)):
-        what = f"the header line is one column, {shown(names[0])}: {separator!r} separates its fields, not ','"
-        raise _error(path, "LOAD_INVALID", what, "export the file with commas")
-    if not {*names} & {*types}:
-        what = f"the first line, {shown(names)}, has none of the columns of `types`: a header line seems to be missing"
-        raise _error(path, "LOAD_INVALID", what, f"export with a header line, or add it: {','.join(types)}")
-
-
-def _parquet_kinds(file: pq.ParquetFile) -> list[tuple[str, pa.DataType]]:
-    """The columns of a file and their types. Old INT96 times are in UTC, which Arrow does not report."""
-    old = {column.path for column in file.schema if column.physical_type == "INT96"}
-    return [(f.name, pa.timestamp("ns", "UTC") if f.name in old else f.type) for f in file.schema_arrow]
-
-
 class ExportRows:
     """The typed rows of some pieces, in order; can be iterated once."""
 
@@ -240,13 +208,7 @@ class ExportRows:
         self._read = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Tables of the schema.
-
-        Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID``, with file and row; ``LOAD_INVALID``; ``LOAD_CHANGED``
-                when a file has changed since it was bound.
-            TransientError: ``UNREACHABLE``.
-        """
+        """Tables of the schema; a row that cannot be loaded, or a file that changed, is an error with its place."""
         names = [column.name for column in self._columns]
         for piece in self._pieces:
             path = self._export.path(piece.file)
@@ -274,7 +236,11 @@ class ExportRows:
                 yield batch.rename_columns(names)
             return
         if self._export.is_described:
-            yield from read_load(path, names, self._export.encoding)
+            try:
+                for batch in read_texts(path, dfm_of(path), encoding=self._export.encoding):
+                    yield batch.select(names)
+            except Refusal as refusal:
+                raise _unlike(path, refusal) from refusal
             return
         with readable(path) as opened, pq.ParquetFile(opened) as file:
             groups, found = range(piece.first, piece.last), _spelled(names, file.schema_arrow.names)
@@ -291,15 +257,11 @@ class ExportRows:
             first = bad[min(bad)]
             if self._export.format == "csv":
                 texts = [values[first.index].as_py() for values in batch.columns]
-                first = replace(first, reason=first.reason + _why_no_value(first.reason, texts))
+                if any(f"{text!r} " in first.reason for text in texts if text is not None and text.upper() in _NULLS):
+                    why = "; NULL is an empty field without quotes in a CSV export: export it so"
+                    first = replace(first, reason=first.reason + why)
             raise refused(first, self.place(self._read + first.index))
         return pa.Table.from_arrays(arrays, schema=self._schema)
-
-
-def _why_no_value(reason: str, texts: Sequence[str | None]) -> str:
-    if any(f"{text!r} " in reason for text in texts if text is not None and text.upper() in _NULLS):
-        return "; NULL is an empty field without quotes in a CSV export: export it so"
-    return ""
 
 
 def refused(failure: Failure, where: str) -> TerminalError:
@@ -327,7 +289,7 @@ def reading(path: Place) -> Iterator[None]:
     except ObjectReplaced:
         raise _changed(path, "another object is there now") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise invalid(path, why_unparsed(str(error))) from error
+        raise invalid(path, str(error)) from error
     except OSError as error:
         # Arrow reports damaged pages as an OSError without errno; errors of the system have one.
         if error.errno is None:
@@ -336,7 +298,7 @@ def reading(path: Place) -> Iterator[None]:
             "UNREACHABLE",
             f"the file cannot be read: {error.strerror}",
             where=str(path),
-            way_out="put the export back as it was, or look after its disk; the load goes on",
+            way_out="put the export back as it was, or check its disk; the load goes on",
         ) from error
 
 
@@ -360,13 +322,8 @@ def _changed(path: Place, what: str) -> TerminalError:
     return _error(path, "LOAD_CHANGED", what, way_out)
 
 
-def load_files(root: Place) -> list[str]:
-    """The data files of a full load in order, relative to *root*, each with a metadata file.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING`` when there is none. ``LOAD_INVALID`` for a data file outside the full load, or
-            when a metadata file, or its data file, is missing or empty.
-    """
+def _load_files(root: Place) -> list[str]:
+    """The data files of a full load in order, relative to *root*, each with a metadata file."""
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
     if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished, listed.unread)):
@@ -381,32 +338,12 @@ def load_files(root: Place) -> list[str]:
         what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
         raise _error(root, "LOAD_INVALID", what, "name the folder of one table, not that of its changes")
     described = {stem(name) for name in names if name.endswith(SUFFIX)}
-    if (
-        len(listed.waiting) > len(empty)
-        or listed.unfinished
-        or listed.unread
-        or described != {stem(name) for name in data}
-    ):
-        odd = [
-            *sorted({*listed.waiting} - {*empty}),
-            *listed.unfinished,
-            *listed.unread,
-            *sorted(described ^ {stem(name) for name in data}),
-        ]
-        what = (
-            f"{odd[0]!r} is empty, unfinished, hidden, or has no file next to it that describes it or that it describes"
-        )
+    odd = sorted({*listed.waiting} - {*empty})
+    odd += [*listed.unfinished, *listed.unread, *sorted(described ^ {stem(name) for name in data})]
+    if odd:
+        what = f"{odd[0]!r} is empty, unfinished or hidden, or has no file that describes it, or that it describes"
         raise _error(root, "LOAD_INVALID", what, "wait until the full load is complete, or copy all of its files")
     return data
-
-
-def load_columns(path: Place) -> list[str]:
-    """The columns of a file, in order.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID``.
-    """
-    return _dfm_of(path).names
 
 
 def keys_as_streamed(
@@ -421,50 +358,21 @@ def keys_as_streamed(
     )
 
 
-def load_key(path: Place) -> Sequence[str]:
-    """The key columns in a file's metadata; empty if it contains none.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID``.
-    """
-    return _dfm_of(path).key
-
-
-def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> dict[str, str]:
-    """The types of the chosen columns in the log's vocabulary; *given* ones override the file's.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` naming a column; ``LOAD_INVALID``.
-    """
-    found, columns = {}, _dfm_of(path).columns
-    mirrored = {*chosen.of(column.name for column in columns)}
-    for column in columns:
-        if column.name not in mirrored:
-            continue
+def _load_types(path: Place, dfm: Dfm, chosen: ColumnChoice, given: Mapping[str, str]) -> dict[str, str]:
+    found, mirrored = {}, {*chosen.of(dfm.names)}
+    for column in (column for column in dfm.columns if column.name in mirrored):
+        told = given.get(column.name)
+        if told is None and column.precision < 1:
+            told = chosen_digits(column.type, chosen.type_of(column.name))
         try:
-            told = given.get(column.name)
-            if told is None and column.precision < 1:
-                told = chosen_digits(column.type, chosen.type_of(column.name))
             found[column.name] = told or log_type(column.type, column.length, column.precision, column.scale)
         except TerminalError as error:
             raise _error(path, error.code, f"column {column.name!r}: {error.what}", error.way_out) from error
     return found
 
 
-def read_load(path: Place, columns: Sequence[str], encoding: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with these columns, every value a string or NULL.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID`` when it is damaged or does not match its metadata file.
-    """
-    try:
-        for batch in read_texts(path, _dfm_of(path), encoding=encoding):
-            yield batch.select(list(columns))
-    except Refusal as refusal:
-        raise _invalid(path, refusal) from refusal
-
-
-def _dfm_of(path: Place) -> Dfm:
+def dfm_of(path: Place) -> Dfm:
+    """The metadata file of a data file of a full load."""
     described = metadata_file(path)
     try:
         dfm = read_dfm(described.read_bytes())
@@ -473,11 +381,11 @@ def _dfm_of(path: Place) -> Dfm:
         what, way_out = f"the metadata file {described.name!r} is missing", "put it back next to its data file"
         raise _error(path.parent, "LOAD_INVALID", what, way_out) from None
     except Refusal as refusal:
-        raise _invalid(path, refusal) from refusal
+        raise _unlike(path, refusal) from refusal
     return dfm
 
 
-def _invalid(path: Place, refusal: Refusal) -> TerminalError:
+def _unlike(path: Place, refusal: Refusal) -> TerminalError:
     what = f"the file is not as a full load is: {refusal.code}: {refusal.reason}"
     return _error(path, "LOAD_INVALID", what, "reload the table with the Qlik task")
 

@@ -1,11 +1,7 @@
 """Spells the SQL of an initial load for PostgreSQL and SQL Server, and maps their refusals to our errors.
 
-A column is read as text, in a spelling that loses nothing, and typed by the readers that type the stream's changes. So
-the load agrees with the stream about each column, and no driver rounds, shifts or nulls a value. Only PostgreSQL's own
-client returns values in their own types.
-
-Public sources: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* for the styles; PostgreSQL documentation, *Data
-Types*, *Data Type Formatting Functions*.
+A column is read as text, in a spelling that loses nothing, and typed like the stream's changes; PostgreSQL's own client
+returns values in their own types. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -52,7 +48,6 @@ class Dialect(Protocol):
         return '"' + name.replace('"', '""') + '"'
 
     def text(self, value: str) -> str:
-        """Quote a text as a literal."""
         return self.text_prefix + literal(value)
 
     def columns_query(self, schema: str, table: str) -> str:
@@ -74,10 +69,7 @@ class Dialect(Protocol):
         )
 
     def catalog_query(self) -> str:
-        """Spell a query of the catalog for all tables: as :meth:`columns_query`, with schema, table and key_place.
-
-        *key_place* is a column's place in the primary key, or NULL. The catalog shows a login what it may read.
-        """
+        """Spell a query of all tables: as :meth:`columns_query`, with schema, table and place in the primary key."""
         schema, table = self.quote("schema"), self.quote("table")
         return (
             f"SELECT c.TABLE_SCHEMA AS {schema}, c.TABLE_NAME AS {table}, {self.of_column}, k.key_place "
@@ -94,9 +86,7 @@ class Dialect(Protocol):
         """Return whether a column of a type that cannot be mirrored can land as text."""
         return data_type != "numeric"
 
-    def as_text(self, name: str, sql_type: str) -> str:
-        """Spell an expression with the exact text of a column."""
-        ...
+    def as_text(self, name: str, sql_type: str) -> str: ...
 
     def bound(self, kind: BoundKind, text: str) -> str:
         """Spell a literal to compare a split column with."""
@@ -112,11 +102,7 @@ class Range(NamedTuple):
 
 
 def dialect_of(connection: Connection) -> Dialect:
-    """Return the dialect of a connection's type: ``postgres`` or ``mssql``.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` for any other type.
-    """
+    """Return the dialect of a connection's type: ``postgres`` or ``mssql``; else it is ``CONNECTION_INVALID``."""
     dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
     if connection.conn_type not in dialects:
         raise invalid(connection.name, "its conn_type is neither postgres nor mssql")
@@ -197,7 +183,6 @@ class PostgreSql(Dialect):
         return f"CAST({name} AS text)"
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """Spell a literal of the split column's own kind."""
         types = {"date": "DATE", "timestamp": "TIMESTAMP", "instant": "TIMESTAMP WITH TIME ZONE"}
         return text if kind == "integer" else f"{types[kind]} {literal(text + '+00' * (kind == 'instant'))}"
 
@@ -228,11 +213,9 @@ class SqlServer(Dialect):
         return "jdbc:sqlserver://", properties
 
     def quote(self, name: str) -> str:
-        """Quote a name in brackets, with closing brackets doubled."""
         return "[" + name.replace("]", "]]") + "]"
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """Return the type text of the stream's events."""
         text = kind = str(column["data_type"])
         if kind in ("decimal", "numeric"):
             text = f"{kind}({column['digits']},{column['scale']})"
@@ -308,15 +291,7 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
 
 
 def database_error(doing: str, state: str, what: str, connection: Connection, table: SourceName) -> MirroringError:
-    """Return ``SERVICE_REFUSED`` where the same question would be refused again, else ``UNREACHABLE``.
-
-    Args:
-        doing: what was being done.
-        state: the SQLSTATE; empty where there was none.
-        what: the driver's message; the password is removed from it.
-        connection: the connection.
-        table: what was read.
-    """
+    """Return ``SERVICE_REFUSED`` where the same question would be refused again, else ``UNREACHABLE``."""
     if connection.password:
         what = what.replace(connection.password, "***")
     where = f"connection {connection.name}, table {table.schema}.{table.table}"
@@ -331,5 +306,5 @@ def database_error(doing: str, state: str, what: str, connection: Connection, ta
         "UNREACHABLE",
         f"{doing}, the database did not answer to the end (SQLSTATE {state or 'unknown'}): {what}",
         where=where,
-        way_out="the next run goes on where this one stopped; if it stays, look after the database and the network",
+        way_out="the next run goes on where this one stopped; if the error stays, check the database and the network",
     )

@@ -16,10 +16,9 @@ import pyarrow as pa
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
+from open_mirroring.without_pandas import without_pandas
+from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES
 from spark_jobs.sources.jdbc.dialects import database_error
-
-BLOCK_BYTES = 4 * 2**20
-"""Small enough for memory that was used before: a fresh page costs more than decoding what is on it."""
 
 _SETTINGS = (
     "SELECT set_config('transaction_read_only', 'on', true), set_config('datestyle', 'ISO', true), "
@@ -32,19 +31,11 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
     """Read the rows of a SELECT, in its order and in batches of about :data:`BLOCK_BYTES`.
 
     Infinite dates and timestamps arrive outside the years 1 to 9999. A ``numeric`` arrives as text, slowly.
-
-    Args:
-        connection: the database.
-        query: the SELECT.
-        table: what is read, for errors.
-
-    Raises:
-        TerminalError: ``SERVICE_REFUSED`` when the database says no.
-        TransientError: ``UNREACHABLE`` when it does not answer to the end.
     """
-    from adbc_driver_manager import AdbcConnection, Error
-    from adbc_driver_manager.dbapi import Connection as Link
-    from adbc_driver_postgresql import StatementOptions
+    with without_pandas():
+        from adbc_driver_manager import AdbcConnection, Error
+        from adbc_driver_manager.dbapi import Connection as Link
+        from adbc_driver_postgresql import StatementOptions
 
     failure = None
     try:
@@ -66,10 +57,7 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
 
 
 def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
-    """Return the lines of a small answer, by column name; None where there was none.
-
-    The library tells no SQLSTATE of a refused login, so whoever gets None asks in another way, to hear why.
-    """
+    """Return the lines of a small answer, by column name; None where there was none: ask otherwise, to hear why."""
     with suppress(MirroringError):
         return [line for batch in rows_of(connection, query, SourceName("", "")) for line in batch.to_pylist()]
     return None
@@ -85,7 +73,6 @@ def _database(address: str) -> Any:
 
 
 def _address(connection: Connection) -> str:
-    """Spell a connection as libpq reads it: names with values in quotes."""
     given = {
         "host": (connection.host or "").strip("[]"),
         "port": connection.port or 5432,

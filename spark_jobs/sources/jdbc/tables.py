@@ -1,19 +1,18 @@
 """Describes and reads a table of a database: its columns, its chunks, and its rows as Arrow columns.
 
-PostgreSQL is read by its own client, in Spark's workers or in this process, with values in their own types. Any other
-database is read as exact texts by Spark's JDBC reader.
-
-The password is resolved when it is needed, goes to the driver as a property, and is in no plan, log or error.
+PostgreSQL is read by its own client; any other database as exact texts by Spark's JDBC reader. The password goes to the
+driver as a property, and is in no plan, log or error.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,15 +24,15 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn
 from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
-from spark_jobs.sources.jdbc.pacing import Pace, paced
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.sql_server.types import converter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -43,6 +42,33 @@ _FETCH_ROWS = "10000"
 _QUICKER = 8
 """So many times as fast as a message's bytes are those of a table read, for they come as typed columns."""
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
+
+
+class Pace(NamedTuple):
+    """The limits of one table's reading; None is none."""
+
+    connections: int | None = None
+    rows_per_second: int | None = None
+
+    def share(self, readers: int) -> float | None:
+        """Rows per second of each of so many readers."""
+        return None if self.rows_per_second is None else self.rows_per_second / readers
+
+
+def paced(
+    batches: Iterable[pa.RecordBatch],
+    rows_per_second: float | None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[pa.RecordBatch]:
+    """The batches as they come, but on the average since the first was asked for no faster than *rows_per_second*."""
+    begun, rows = clock(), 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        if rows_per_second is not None and (ahead := rows / rows_per_second - (clock() - begun)) > 0:
+            sleep(ahead)
 
 
 class SplitColumn(NamedTuple):
@@ -66,11 +92,7 @@ class JdbcTable:
         self._dialect: Dialect = dialect_of(self._connection)
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
-        """Return the chosen columns in the table's order; those that are *gone* may be missing.
-
-        Raises:
-            TerminalError: ``PLACE_MISSING``, ``LOAD_INVALID``, ``TYPE_UNSUPPORTED``.
-        """
+        """Return the chosen columns in the table's order; those that are *gone* may be missing."""
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         found = sorted(lines, key=lambda line: line["place"])
         if not found:
@@ -94,11 +116,7 @@ class JdbcTable:
         return tuple(columns)
 
     def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
-        """Return the SQL type of a column of the catalog; *chosen* is its landing type in the mirror file.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED``.
-        """
+        """Return the SQL type of a column of the catalog; *chosen* is its landing type in the mirror file."""
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
@@ -110,6 +128,9 @@ class JdbcTable:
                 raise
             return told
 
+    def catalog(self) -> Sequence[Mapping[str, Any]]:
+        return self._query("reading its catalog", self._dialect.catalog_query())
+
     def size(self) -> int:
         """Estimate the work of reading it, in bytes of messages; the largest number where its bytes are not known."""
         query = self._dialect.size_query(*self._name)
@@ -117,11 +138,7 @@ class JdbcTable:
         return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"]) // _QUICKER
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
-        """Cut the table into about *chunks* ranges of a column; None when its type has no ranges.
-
-        Raises:
-            TerminalError: ``CONFIG_INVALID`` when its lowest or highest value is infinite, or no value of the type.
-        """
+        """Cut the table into about *chunks* ranges of a column; None when its type has no ranges."""
         kind = _bound_kind(sql_type)
         if kind is None:
             return None
@@ -150,12 +167,8 @@ class JdbcTable:
     ) -> list[Any]:
         """Run *work* over the rows of each part, one task each; return its answers in order.
 
-        Args:
-            columns: the columns that *work* gets, in this order, for :class:`JdbcRows`.
-            split: the column that *parts* are ranges of; None: one part, the whole table.
-            parts: what to read.
-            work: given a part's place in *parts* and its batches, returns its answer: bytes where Spark's reader reads.
-            pace: how many parts are read side by side, and how fast all of them together.
+        It gets a part's place in *parts*, which are ranges of *split*, and its batches for :class:`JdbcRows`. *pace*
+        limits how many parts are read side by side, and how fast all of them together.
         """
         size = self.size()
         at_once, each = self._at_once(len(parts), pace, size)
@@ -168,6 +181,9 @@ class JdbcTable:
             part, query = task
             return work(part, paced(rows_of(connection, query, name), each))
 
+        def read_texts(first: int, part: int, batches: Iterable[pa.RecordBatch]) -> Any:
+            return work(first + part, paced(batches, each))
+
         for first in range(0, len(parts), step):
             group = range(first, min(first + step, len(parts)))
             if self._dialect.copies:
@@ -175,11 +191,10 @@ class JdbcTable:
                 found += run_job(self._spark, "read a table", read_part, tasks, size, min(at_once, THREADS))
             else:
                 rows = partial(self._texts, columns, split, parts[group.start : group.stop])
-                found += self.answers(rows, _at(work, group, each), len(group))
+                found += self.answers(rows, partial(read_texts, group.start), len(group))
         return found
 
     def _at_once(self, parts: int, pace: Pace, size: int) -> tuple[int, float | None]:
-        """How many parts are read side by side at most, and how many rows per second each of the readers may read."""
         cores = THREADS
         if needs_spark(self._spark, size):
             from spark_jobs.runtime.worker_tasks import parallelism
@@ -191,11 +206,7 @@ class JdbcTable:
     def answers(
         self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
     ) -> list[bytes]:
-        """Run *work* over each partition of some rows in Spark's workers; return its answers in order.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
-        """
+        """Run *work* over each partition of some rows in Spark's workers; return its answers in order."""
         from spark_jobs.runtime.parcels import sealed
 
         own = sealed(self._spark, work)
@@ -225,10 +236,9 @@ class JdbcTable:
         schema: str,
         pace: Pace,
     ) -> DataFrame:
-        """Return what *work* makes of the rows of all parts, as a DataFrame that is read when it is asked for.
+        """Return what *work* makes of the rows of all parts, as a DataFrame that is read when :meth:`asked` for.
 
-        Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches. No
-        two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
+        No two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
         """
         from spark_jobs.runtime.parcels import sealed, sealed_frame
 
@@ -248,14 +258,12 @@ class JdbcTable:
         return rows.coalesce(tasks).mapInArrow(lambda batches: own(paced(batches, each)), schema)
 
     def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
-        """Return the columns as texts, one partition for each part."""
         table, where = self._queried(columns, split, parts)
         url, properties = self._login()
         names = [f"c{at}" for at in range(len(columns))]
         return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
 
     def _queries(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> list[str]:
-        """Spell a SELECT for each part."""
         table, where = self._queried(columns, split, parts)
         names = ", ".join(f"c{at}" for at in range(len(columns)))
         return [f"SELECT {names} FROM {table} WHERE {condition}" for condition in where]
@@ -263,7 +271,6 @@ class JdbcTable:
     def _queried(
         self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]
     ) -> tuple[str, list[str]]:
-        """Spell the table with its columns as they are read, and the condition of each part."""
         quote = self._dialect.quote
         values = [f"{self._value(column)} AS c{at}" for at, column in enumerate(columns)]
         if split is not None:
@@ -275,8 +282,7 @@ class JdbcTable:
     def _value(self, column: LoadColumn) -> str:
         """Spell a column in its own type where the client returns every value exactly, else as its exact text.
 
-        What lands as text is read as text, in the database's spelling. A decimal is text, too: the client makes one of
-        it anyway, and PostgreSQL does so in a tenth of the time.
+        The client makes a text of a decimal anyway, and PostgreSQL does so in a tenth of the time.
         """
         name, sql_type = self._dialect.quote(column.name), column.sql_type or ""
         is_text = column.type == "string" or read_type(sql_type).name == "decimal"
@@ -342,6 +348,33 @@ class JdbcTable:
         return database_error(doing, state, what, self._connection, self._name)
 
 
+def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
+    """Every table that the login of a connection sees; PostgreSQL is asked without Spark.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``, ``SERVICE_REFUSED``.
+        TransientError: ``UNREACHABLE``.
+    """
+    resolved = resolve(connection)
+    dialect = dialect_of(resolved)
+    lines: Any = ask(resolved, dialect.catalog_query()) if dialect.copies else None
+    if lines is None:
+        lines = JdbcTable(spark(), connection, SourceName("", "")).catalog()
+    lines = sorted(lines, key=lambda line: (line["schema"], line["table"], line["place"]))
+    for (schema, table), group in groupby(lines, key=lambda line: (line["schema"], line["table"])):
+        columns = list(group)
+        in_key = sorted((one for one in columns if one["key_place"] is not None), key=lambda one: one["key_place"])
+        told = tuple(AnnouncedColumn(one["name"], _catalog_type(dialect, one)) for one in columns)
+        yield Announced(schema, table, told, tuple(one["name"] for one in in_key))
+
+
+def _catalog_type(dialect: Dialect, column: Mapping[str, Any]) -> str:
+    try:
+        return dialect.sql_type(column)
+    except TerminalError:
+        return str(column["data_type"])
+
+
 class JdbcRows:
     """The typed rows of one chunk, from batches of values or texts; they can be iterated once."""
 
@@ -350,11 +383,6 @@ class JdbcRows:
         self._read = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield tables of the schema.
-
-        Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID`` naming the row.
-        """
         for batch in self._batches:
             index = pa.array(np.arange(batch.num_rows))
             bad: dict[int, Failure] = {}
@@ -386,13 +414,6 @@ def _typed(values: pa.Array, column: LoadColumn, field: pa.Field, index: pa.Arra
     return land_column(values, column, field, bad)
 
 
-def _at(
-    work: Callable[[int, Iterable[pa.RecordBatch]], bytes], group: range, rows_per_second: float | None
-) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """Return the work of one group's partitions, at its pace."""
-    return lambda partition, batches: work(group[partition], paced(batches, rows_per_second))
-
-
 def _bound_kind(sql_type: str) -> BoundKind | None:
     name = read_type(sql_type).name
     if name in INTEGERS or name in MONEY or name == "decimal":
@@ -403,7 +424,7 @@ def _bound_kind(sql_type: str) -> BoundKind | None:
 
 def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
     """Return up to ``chunks - 1`` different values between the bounds, in order."""
-    first, last = parse_value(sql_type, low), parse_value(sql_type, high)
+    first, last = map(converter(sql_type), (low, high))
     if isinstance(first, datetime):
         second = [first + (last - first) * at // chunks for at in range(1, chunks)]
         texts = [value.replace(tzinfo=None).isoformat(" ", "seconds") for value in second]
@@ -416,10 +437,7 @@ def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
 
 
 def _origin_of(spark: SparkSession, error: Exception) -> tuple[str | None, str]:
-    """Return SQLSTATE and first line of the driver's own error; None and the innermost error of any other.
-
-    Spark Connect returns no Java error.
-    """
+    """Return SQLSTATE and first line of the driver's own error; None and the innermost error of any other."""
     from py4j.java_gateway import is_instance_of
 
     origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)

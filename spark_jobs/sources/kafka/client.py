@@ -1,22 +1,25 @@
-"""Wraps the Kafka client library: creates clients, and translates their errors.
+"""Wraps the Kafka client library: creates clients, asks about topics, and translates errors.
 
-The client may report a failure in a call's result, in a message, or only in a callback (authentication, certificates).
-All of them become one error with a code.
+It may report a failure in a result, in a message, or only in a callback. All of them become one error with a code.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from confluent_kafka import (
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
+    TopicCollection,
+    TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.config.kafka import ClientSettings, client_settings
@@ -27,12 +30,8 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 class KafkaPlace(NamedTuple):
     """The topics of a mirror and their broker, as plain values that can be pickled.
 
-    Args:
-        settings: the client's options, secrets included.
-        ids: the id of each topic when it was bound, see :func:`expecting`.
-        messages_per_range: the maximum of offsets per range; a backlog is split into such ranges.
-        max_messages_per_run: the approximate maximum of offsets bound at once, so that a catch-up has many batches.
-        timeout_seconds: after this time without an answer or progress, the broker counts as unreachable.
+    *settings* may hold secrets. *ids* are those of topics when they were bound. A backlog is split into ranges of so
+    many messages, and bound over several runs.
     """
 
     connection: str
@@ -45,11 +44,7 @@ class KafkaPlace(NamedTuple):
 
 
 def place_of(connection: Connection, topics: tuple[str, ...]) -> KafkaPlace:
-    """The topics of a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
-    """
+    """The topics of a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`."""
     return KafkaPlace(connection.name, topics, client_settings(connection))
 
 
@@ -96,6 +91,19 @@ _PASSING = {
 _CUT_OFF = ("Local: Broker transport failure", "Local: Timed out")
 _TOKEN = "OAUTHBEARER token"
 _TOKEN_LATER = ("temporarily_unavailable", "server_error")
+_RECREATED_WAY_OUT = (
+    "offsets of the old topic mean nothing in the new one, and changes between the two may be lost: let the source "
+    "write to a topic of another name, name that in the mirror file, and reload its tables"
+)
+
+
+class Topic(NamedTuple):
+    """A topic's state at its broker; *id* is None for brokers without ids. Offsets are by partition."""
+
+    name: str
+    id: str | None
+    first: Mapping[int, int]
+    end: Mapping[int, int]
 
 
 class Broker:
@@ -107,42 +115,66 @@ class Broker:
         self._last = "it does not answer"
 
     def consumer(self, options: Mapping[str, Any]) -> Consumer:
-        """A consumer without group: it commits nothing, and never chooses an offset itself.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID`` when the client library refuses the connection's options.
-        """
+        """A consumer without group: it commits nothing, and never chooses an offset itself."""
         return self._made(Consumer, {"group.id": "open-mirroring", "enable.auto.commit": False, **options})
 
+    @cached_property
     def admin(self) -> AdminClient:
-        """A client for requests about topics.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``, as for a consumer.
-        """
         return self._made(AdminClient, {})
 
-    def results(self, admin: AdminClient, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
-        """The results of an admin client's call; a refusal is raised at once, not after the timeout.
-
-        Raises:
-            MirroringError: the first failure, as :meth:`fail` raises it.
-        """
+    def results(self, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
+        """The results of an admin client's call; a refusal is raised at once, not after the timeout."""
         deadline = time.monotonic() + self._place.timeout_seconds
         found: dict[Key, Any] = {}
         for key, future in futures.items():
             while not future.done():
                 wait([future], 0.05)
-                admin.poll(0)
+                self.admin.poll(0)
                 self.check()
                 if time.monotonic() > deadline:
                     self.unreachable(where)
             try:
                 found[key] = future.result()
             except KafkaException as error:
-                admin.poll(0)
+                self.admin.poll(0)
                 self.fail(error.args[0], f"topic {key}" if isinstance(key, str) else where)
         return found
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, tuple[str | None, list[int]]]:
+        names = sorted(topics)
+        found = {}
+        asked = self.admin.describe_topics(TopicCollection(names))
+        for name, description in self.results(asked, f"topics {', '.join(names)}").items():
+            uuid = description.topic_id
+            # Brokers without ids return zero.
+            known = uuid.get_most_significant_bits() or uuid.get_least_significant_bits()
+            found[name] = (str(uuid) if known else None, sorted(p.id for p in description.partitions))
+        return found
+
+    def topics(self) -> list[Topic]:
+        """All topics of a place with first and end offset of every partition, as visible to readers (KIP-98)."""
+        committed = self._place.settings.options.get("isolation.level", "read_committed") == "read_committed"
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        ids = self.topic_ids(self._place.topics)
+        wanted = [TopicPartition(name, number) for name in ids for number in ids[name][1]]
+        # First the end: retention in between must not make a range look longer than it was.
+        offsets = []
+        for spec in (OffsetSpec.latest(), OffsetSpec.earliest()):
+            asked = self.admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level)
+            answers = self.results(asked, f"offsets of {', '.join(ids)}")
+            offsets.append({(p.topic, p.partition): answer.offset for p, answer in answers.items()})
+        end, first = offsets
+        return [
+            Topic(name, topic_id, {n: first[name, n] for n in numbers}, {n: end[name, n] for n in numbers})
+            for name, (topic_id, numbers) in ids.items()
+        ]
+
+    def prove_identity(self, topic: str, found: str | None) -> None:
+        """Check that a topic still has an id under which it was bound, if any."""
+        expected = [topic_id for name, topic_id in self._place.ids if name == topic]
+        if expected and found is not None and found not in expected:
+            what = f"the topic's id is {found}, but {', '.join(expected)} was bound: it was re-created"
+            raise recreated(what, self._where(f"topic {topic}"))
 
     def check(self) -> None:
         """Raise an error from a callback that no retry will fix."""
@@ -154,12 +186,7 @@ class Broker:
         return error.code() in _PASSING or error.retriable() or _is_cut_off(error)
 
     def unreachable(self, where: str) -> NoReturn:
-        """Raise an earlier refusal if there was one; else report the broker as unreachable.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
-            TerminalError: ``ACCESS_DENIED``, ``CONNECTION_INVALID``.
-        """
+        """Raise an earlier refusal if there was one; else report the broker as unreachable."""
         self.check()
         raise TransientError(
             "UNREACHABLE",
@@ -170,13 +197,6 @@ class Broker:
         )
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
-        """Raise the error that an error of the client means.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
-            TerminalError: ``ACCESS_DENIED``, ``CONNECTION_INVALID``, ``PLACE_MISSING``; ``SERVICE_REFUSED`` for
-                anything without a code of its own.
-        """
         self.check()
         self._note(error)
         self.check()
@@ -245,3 +265,19 @@ def _is_cut_off(error: KafkaError) -> bool:
 def _token_may_come(text: str) -> bool:
     """Whether an identity service gave no token without a refusal, which is JSON with ``error`` (RFC 6749)."""
     return _TOKEN in text and ('"error"' not in text or any(code in text for code in _TOKEN_LATER))
+
+
+def recreated(what: str, where: str) -> TerminalError:
+    """The error for a topic that is no longer the one whose offsets were bound."""
+    return TerminalError("MESSAGES_LOST", what, where=where, way_out=_RECREATED_WAY_OUT)
+
+
+def retention_loss(lost: int, first: int, where: str) -> TerminalError:
+    """The error for messages that the broker deleted before they were read."""
+    return TerminalError(
+        "MESSAGES_LOST",
+        f"{lost} offsets are gone before they were read: the first that is left is {first}",
+        where=where,
+        way_out="lengthen the topic's retention beyond the longest outage; the lost changes cannot be read any more: "
+        "let the source write to a topic of another name, name that in the mirror file, and reload its tables",
+    )

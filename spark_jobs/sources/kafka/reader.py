@@ -1,10 +1,7 @@
 """Reads one bound range of a Kafka partition: exactly its offsets; the client never chooses where to begin.
 
-Offsets may be missing: compaction removes messages, and transactions leave markers and aborted messages. So a range
-ends when the position has passed its end, not after a number of messages.
-
-Public source: librdkafka, *Configuration properties* (``auto.offset.reset=error``, ``enable.partition.eof``); Apache
-Kafka, *Design: Log Compaction*.
+Compaction and transactions leave offsets out: a range ends when the position has passed its end. Public source:
+librdkafka, *Configuration properties*; Apache Kafka, *Design: Log Compaction*.
 """
 
 from __future__ import annotations
@@ -17,8 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.kafka.client import Broker, KafkaPlace
-from spark_jobs.sources.kafka.topics import prove_identity, recreated, retention_loss, topic_states
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace, recreated, retention_loss
 
 # Limits per poll in messages and seconds: memory stays flat with large messages, too.
 _AT_ONCE = 500
@@ -36,16 +32,7 @@ _DEFAULTS = {"isolation.level": "read_committed", "max.partition.fetch.bytes": 8
 
 
 def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
-    """The messages with offsets from ``bound.start`` to ``bound.end``, in order.
-
-    A message without a value (a tombstone) has the body None. A known id of the topic is checked at the end, so that a
-    re-created topic is reported.
-
-    Raises:
-        TerminalError: ``MESSAGES_LOST``, ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
-            ``SERVICE_REFUSED``.
-        TransientError: ``UNREACHABLE`` when nothing arrived within the timeout.
-    """
+    """The messages from ``bound.start`` to ``bound.end``; at the end it is checked that the topic is the bound one."""
     if bound.start >= bound.end:
         return
     topic, _, number = bound.name.rpartition("/")
@@ -59,7 +46,8 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
         yield from _Reading(place, broker, consumer, bound).messages()
     finally:
         consumer.close()
-    prove_identity(place, broker, topic)
+    if any(name == topic for name, _ in place.ids):
+        broker.prove_identity(topic, broker.topic_ids([topic])[topic][0])
 
 
 class _Reading:
@@ -99,7 +87,6 @@ class _Reading:
                 self._broker.unreachable(f"{self._where}, after {self._position}")
 
     def _take(self, error: KafkaError, offset: int) -> None:
-        """Handle an event instead of a message: a failure, or the partition's end, possibly after missing offsets."""
         if error.code() == KafkaError._PARTITION_EOF:
             self._position = max(self._position, offset)
             return
@@ -108,11 +95,10 @@ class _Reading:
             self._broker.fail(error, self._where)
 
     def _explain(self) -> None:
-        """Raise why nothing arrives, if the broker's state of the topic explains it."""
         name, _, partition = self._bound.name.rpartition("/")
         number = int(partition)
-        prove_identity(self._place, self._broker, name)
-        (topic,) = topic_states(self._broker, self._broker.admin(), self._place._replace(topics=(name,)))
+        (topic,) = Broker(self._place._replace(topics=(name,))).topics()
+        self._broker.prove_identity(name, topic.id)
         where = f"connection {self._place.connection}, {self._where}"
         if number not in topic.end:
             raise recreated(f"it has {len(topic.end)} partitions: it was re-created", where)

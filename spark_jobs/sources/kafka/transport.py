@@ -1,13 +1,7 @@
 """Topics as a transport: their unbound offsets, and the messages of a range (I28).
 
-A partition is named ``topic/partition`` and bound in half-open ranges of offsets. The id of a topic is stored with them
-as an empty range ``topic#id``, because a re-created topic has another one. When a topic is first seen, every partition
-is bound from its first offset, even an empty one. So a partition that is unknown later was added since, and is read
-from its beginning. Time only selects offsets for a backfill: the earliest offset whose message is not older, by the
-broker's timestamps, or else the partition's end.
-
-Public source: Apache Kafka, *KIP-516: Topic Identifiers*, *Design: Log Compaction* (offsets never change, and may be
-missing), *ListOffsets* by timestamp.
+The id of a topic is bound as an empty range ``topic#id``: a re-created topic has another one. Every partition of a new
+topic is bound, even an empty one, so an unknown one was added since. Public source: Apache Kafka, *KIP-516*.
 """
 
 from __future__ import annotations
@@ -31,9 +25,8 @@ from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen, longest
-from spark_jobs.sources.kafka.client import Broker, KafkaPlace, place_of
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace, Topic, place_of, recreated, retention_loss
 from spark_jobs.sources.kafka.reader import read_range
-from spark_jobs.sources.kafka.topics import Topic, check_id, recreated, retention_loss, topic_states
 
 _WORTH_MESSAGES = 1_000
 """Fewer messages are decoded one by one: the fast path needs time to learn column lists."""
@@ -50,22 +43,48 @@ class KafkaTopics(MessageTransport):
 
     @classmethod
     def of(cls, source: InTopics) -> KafkaTopics:
-        """The topics of a mirror file.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
         place = place_of(resolve(source.connection), source.topics)
         return cls(place._replace(max_messages_per_run=source.max_messages_per_run))
 
     @property
     def numbering(self) -> Numbering:
-        """As :attr:`MessageTransport.numbering`; compaction and transactions leave offsets out."""
         return "bound"
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """See :func:`find_ranges`."""
-        return find_ranges(self.place, bound)
+        """Every unbound offset of the topics, up to the limit of a run.
+
+        Names of other sources, or of topics that the mirror no longer reads, are ignored.
+        """
+        place = expecting(self.place, bound)
+        broker = Broker(place)
+        topics = broker.topics()
+        starts: dict[str, tuple[int, int]] = {}
+        fresh: set[str] = set()
+        for topic in topics:
+            where = f"connection {place.connection}, topic {topic.name}"
+            names = [(name, *name.rpartition("/")) for name in bound]
+            known = {int(n): bound[name] for name, t, _, n in names if t == topic.name and n.isascii() and n.isdigit()}
+            broker.prove_identity(topic.name, topic.id)
+            gone = sorted(known.keys() - topic.first.keys())
+            if gone:
+                raise recreated(f"the partitions {gone} were bound and are gone: the topic was re-created", where)
+            if not known:
+                fresh.add(topic.name)
+            for number in sorted(topic.first):
+                starts[f"{topic.name}/{number}"] = _unbound(topic, number, known, where)
+        ends = _shares(starts, place.max_messages_per_run)
+        ranges = [
+            part
+            for name, (start, _) in starts.items()
+            if start < ends[name] or name.rpartition("/")[0] in fresh
+            for part in _cut(name, start, ends[name], place.messages_per_range)
+        ]
+        bound_now = {part.name.rpartition("/")[0] for part in ranges}
+        identities = [
+            f"{topic.name}#{topic.id}" for topic in topics if topic.id is not None and topic.name in bound_now
+        ]
+        ranges += [BoundRange(name, 0, 0) for name in identities if name not in bound]
+        return Found(sorted(ranges), [])
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """The current end of each partition, without the limit of a run."""
@@ -74,16 +93,14 @@ class KafkaTopics(MessageTransport):
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> KafkaTopics:
-        """The topics with the ids under which they were bound."""
         return replace(self, place=expecting(self.place, bound()))
 
     def unlimited(self) -> KafkaTopics:
-        """As :meth:`Transport.unlimited`."""
         return replace(self, place=self.place._replace(max_messages_per_run=sys.maxsize))
 
     def retained(self) -> Mapping[str, tuple[int, int]]:
-        """See :func:`offsets_kept`."""
-        return offsets_kept(self.place)
+        topics = Broker(self.place).topics()
+        return {f"{topic.name}/{n}": (first, topic.end[n]) for topic in topics for n, first in topic.first.items()}
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """All ranges before the end of the interval: no part of a partition may be left out."""
@@ -92,9 +109,8 @@ class KafkaTopics(MessageTransport):
         return [bound for bound in clipped if bound.start < bound.end or bound.start == 0]
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """As :meth:`Transport.bound_before`."""
         starts, ends = (offsets_at(self.place, moment) for moment in interval)
-        first = {name: kept for name, (kept, _) in offsets_kept(self.place).items()}
+        first = {name: kept for name, (kept, _) in self.retained().items()}
         chosen, gone = [], set()
         for bound in ranges:
             if bound.end <= bound.start or bound.name not in first:
@@ -108,7 +124,6 @@ class KafkaTopics(MessageTransport):
         return Chosen(longest(chosen), sorted(gone))
 
     def sample(self, most: int) -> Iterator[RawMessage]:
-        """As :meth:`MessageTransport.sample`: the first and the newest messages of each partition."""
         whole = dict[str, BoundRange]()
         for one in (one for one in self.unlimited().find(None, {}).ranges if one.start < one.end):
             known = whole.setdefault(one.name, one)
@@ -120,73 +135,19 @@ class KafkaTopics(MessageTransport):
             yield from self.read(one._replace(start=max(head, one.end - share)))
 
     def counts_as_bound(self, name: str) -> bool:
-        """Always true: messages have offsets."""
         return True
 
     def read(self, bound: BoundRange) -> Iterator[RawMessage]:
-        """See :func:`read_range`."""
         return read_range(self.place, bound)
 
     def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
-        """As :meth:`MessageTransport.blocks`."""
         return blocks_of(self.read(bound)) if bound.end - bound.start >= _WORTH_MESSAGES else None
-
-
-def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
-    """Every unbound offset of the topics, up to the limit of a run.
-
-    Names of other sources, or of topics that the mirror no longer reads, are ignored. If the limit is exceeded, every
-    partition contributes in proportion to its backlog.
-
-    Raises:
-        TerminalError: ``MESSAGES_LOST`` when unbound messages are gone, or when a topic has another id, lost a
-            partition, or ends before its bound offsets; ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
-            ``SERVICE_REFUSED``.
-        TransientError: ``UNREACHABLE``.
-    """
-    broker = Broker(place)
-    topics = topic_states(broker, broker.admin(), place)
-    starts: dict[str, tuple[int, int]] = {}
-    fresh: set[str] = set()
-    for topic in topics:
-        where = f"connection {place.connection}, topic {topic.name}"
-        known = _partitions_bound(topic.name, bound)
-        ids = _ids_bound(topic.name, bound)
-        if topic.id is not None and ids:
-            check_id(topic.name, topic.id, ids, place.connection)
-        gone = sorted(known.keys() - topic.first.keys())
-        if gone:
-            raise recreated(f"the partitions {gone} were bound and are gone: the topic was re-created", where)
-        if not known:
-            fresh.add(topic.name)
-        for number in sorted(topic.first):
-            starts[f"{topic.name}/{number}"] = _unbound(topic, number, known, where)
-    ends = _shares(starts, place.max_messages_per_run)
-    ranges = [
-        part
-        for name, (start, _) in starts.items()
-        if start < ends[name] or name.rpartition("/")[0] in fresh
-        for part in _cut(name, start, ends[name], place.messages_per_range)
-    ]
-    bound_now = {part.name.rpartition("/")[0] for part in ranges}
-    identities = [f"{topic.name}#{topic.id}" for topic in topics if topic.id is not None and topic.name in bound_now]
-    ranges += [BoundRange(name, 0, 0) for name in identities if name not in bound]
-    return Found(sorted(ranges), [])
 
 
 def expecting(place: KafkaPlace, bound: Mapping[str, int]) -> KafkaPlace:
     """*place* with the bound ids of the topics, so that reading a range proves that it came from the same topic."""
-    ids = [(topic, topic_id) for topic in place.topics for topic_id in _ids_bound(topic, bound)]
+    ids = [(t, name.removeprefix(f"{t}#")) for t in place.topics for name in bound if name.startswith(f"{t}#")]
     return place._replace(ids=tuple(ids))
-
-
-def _partitions_bound(topic: str, bound: Mapping[str, int]) -> dict[int, int]:
-    names = {name: name.rpartition("/") for name in bound}
-    return {int(n): bound[name] for name, (t, _, n) in names.items() if t == topic and n.isascii() and n.isdigit()}
-
-
-def _ids_bound(topic: str, bound: Mapping[str, int]) -> list[str]:
-    return [name.removeprefix(f"{topic}#") for name in bound if name.startswith(f"{topic}#")]
 
 
 def _unbound(topic: Topic, number: int, known: Mapping[int, int], where: str) -> tuple[int, int]:
@@ -213,34 +174,17 @@ def _shares(starts: Mapping[str, tuple[int, int]], limit: int) -> dict[str, int]
 
 
 def _cut(name: str, start: int, end: int, most: int) -> list[BoundRange]:
-    """Equal ranges of at most *most* offsets; one empty range if there are none."""
     count = max(1, -(-(end - start) // most))
     marks = [start + (end - start) * i // count for i in range(count + 1)]
     return [BoundRange(name, *pair) for pair in pairwise(marks)]
 
 
 def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
-    """By ``topic/partition`` the first offset of a message not older than *moment*, else the partition's end.
-
-    Raises:
-        MirroringError: see :meth:`Broker.fail`.
-    """
+    """By ``topic/partition`` the first offset of a message not older than *moment*, else the partition's end."""
     broker = Broker(place)
-    admin = broker.admin()
-    ends = {f"{t.name}/{n}": end for t in topic_states(broker, admin, place) for n, end in t.end.items()}
+    ends = {f"{t.name}/{n}": end for t in broker.topics() for n, end in t.end.items()}
     wanted = [TopicPartition(name.rpartition("/")[0], int(name.rpartition("/")[2])) for name in ends]
     spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
-    answers = broker.results(admin, admin.list_offsets(dict.fromkeys(wanted, spec)), "offsets by time")
+    answers = broker.results(broker.admin.list_offsets(dict.fromkeys(wanted, spec)), "offsets by time")
     found = {f"{p.topic}/{p.partition}": answer.offset for p, answer in answers.items()}
     return {name: end if found[name] < 0 else min(end, found[name]) for name, end in ends.items()}
-
-
-def offsets_kept(place: KafkaPlace) -> dict[str, tuple[int, int]]:
-    """By ``topic/partition`` the first retained offset, and the one after the newest message.
-
-    Raises:
-        MirroringError: see :meth:`Broker.fail`.
-    """
-    broker = Broker(place)
-    topics = topic_states(broker, broker.admin(), place)
-    return {f"{topic.name}/{n}": (first, topic.end[n]) for topic in topics for n, first in topic.first.items()}

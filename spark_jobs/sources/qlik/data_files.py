@@ -39,7 +39,6 @@ from spark_jobs.sources.sql_server.arrow_texts import is_binary, texts_of
 from spark_jobs.sources.transports.source_files import open_source
 
 _ROWS_AT_ONCE = 20_000
-_SHOWN = 200
 _LINE_ENDS = b"\n\r"
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
@@ -54,17 +53,7 @@ def read_texts(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a data file: every column of the metadata file as a string or NULL, in its order.
 
-    Args:
-        path: the data file.
-        dfm: the content of its metadata file.
-        headers: the header columns, in which an empty text equals NULL, and bytes are not texts.
-        encoding: the encoding of a text file without a byte order mark.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED`` when the columns differ, after the rows before a damage, or at the end when the number
-            of rows differs; ``FORMAT_UNSUPPORTED``.
-        TerminalError: ``SOURCE_REWRITTEN``.
-        TransientError: ``UNREACHABLE`` when the file cannot be read from the disk.
+    In *headers* an empty text equals NULL, and bytes are not texts. A damage is a Refusal after the rows before it.
     """
     rows = 0
     try:
@@ -87,12 +76,14 @@ def read_texts(
                 "UNREACHABLE",
                 f"the file cannot be read: {error.strerror}",
                 where=str(path),
-                way_out="look after its disk or mount; the next run reads the same range again",
+                way_out="check its disk or mount; the next run reads the same range again",
             ) from error
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:
         what = f"the metadata file announces {dfm.records} rows, the file has {rows}"
-        raise Refusal("FILE_DAMAGED", what + _why_one_more(path, dfm, rows, encoding))
+        if abs(rows - dfm.records) == 1 and _is_csv(path.name):
+            what += ". Is its first line a header line? Compare it with *Add metadata header* of the file target"
+        raise Refusal("FILE_DAMAGED", what)
     if dfm.errors:
         raise Refusal("ROWS_MISSING", f"the task says that it could not write {dfm.errors} records of this file")
 
@@ -111,10 +102,7 @@ def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int,
 
 
 class _Nulls:
-    """Refuses a NULL that may be an empty text: without quotes and without a NULL text, both look equal.
-
-    A file has no quotes if its metadata file names none, or if it has texts but no quote.
-    """
+    """Refuses a NULL that may be an empty text: without quotes and without a NULL text, both look equal."""
 
     def __init__(self, path: Place, dfm: Dfm, headers: Collection[str], encoding: str) -> None:
         self._path, self._encoding, self._quote = path, encoding, dfm.csv.quote.encode()
@@ -124,22 +112,19 @@ class _Nulls:
         self._null, self._has_text = "", not self._quote
 
     def refuse_ambiguous(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch that is ambiguous, together with those before it."""
         for name in self._columns:
             nulls = batch.column(name).null_count
             self._null = self._null or (name if nulls else "")
             self._has_text = self._has_text or nulls < batch.num_rows
         if not self._null or not self._has_text:
             return
-        if self._quote and self._has_quote():
-            self._columns = ()  # texts may be quoted: then an empty field is NULL
-            return
+        if self._quote:
+            with _opened(self._path, self._encoding) as file:
+                if any(self._quote in block for block in iter(lambda: file.read(BLOCK), b"")):
+                    self._columns = ()  # texts may be quoted: then an empty field is NULL
+                    return
         what = f"an empty field of {shown(self._null)} may be NULL or an empty text: the file has no quotes"
         raise Refusal("FORMAT_UNSUPPORTED", what)
-
-    def _has_quote(self) -> bool:
-        with _opened(self._path, self._encoding) as file:
-            return any(self._quote in block for block in iter(lambda: file.read(BLOCK), b""))
 
 
 def is_said_empty(path: Place) -> bool:
@@ -150,18 +135,6 @@ def is_said_empty(path: Place) -> bool:
         return read_dfm(metadata_file(path).read_bytes()).records == 0
     except (Refusal, OSError):
         return False
-
-
-def _why_one_more(path: Place, dfm: Dfm, rows: int, encoding: str) -> str:
-    """Why a delimited file may have one row more or less than announced: its header line."""
-    if abs(rows - dfm.records) != 1 or not _is_csv(path.name):
-        return ""
-    with _opened(path, encoding) as file:
-        first = shown(file.readline(_SHOWN).decode(errors="replace").strip("\r\n"))
-    if rows > dfm.records:
-        way_out = "If so, set *Add metadata header* at the file target to column names, or off"
-        return f". Is its first line a header line? It was read as a row: {first}. {way_out}"
-    return f". Its last row may be missing, or its first line is a row and was taken for a header line: {first}"
 
 
 def has_binary(path: Place, column: str) -> bool:
@@ -187,7 +160,6 @@ def _reader(name: str) -> Callable[[Place, Dfm, str], Iterator[pa.RecordBatch]] 
 
 
 def _opened(path: Place, encoding: str) -> IO[bytes]:
-    """A text file as UTF-8."""
     if not codecs.lookup(encoding).name.startswith("utf"):
         with _unpacked(path) as file:
             is_other = is_utf8(file)
@@ -245,8 +217,8 @@ def _read_json(path: Place, dfm: Dfm, encoding: str) -> Iterator[pa.RecordBatch]
 def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> dict[str, str | None]:
     """One record, its numbers as written; a missing member is NULL.
 
-    An unknown member is refused, because the column it replaces would be silently NULL. So is a number of an *exact*
-    column that may have lost digits in transit (G-112).
+    An unknown member is refused: the column it replaces would be silently NULL. So is a number of an *exact* column
+    that may have lost digits in transit (G-112).
     """
     text = line.decode()
     try:
@@ -284,10 +256,7 @@ def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Itera
 
 
 def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
-    """Decode bytes that the metadata file describes as text, because some writers omit the annotation.
-
-    A Boolean that the metadata file does not describe as one becomes a word, which cannot be read as a number.
-    """
+    """Decode bytes that are described as text, as some writers omit the annotation; other Booleans become words."""
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
     kind, name, types = values.type, described.type.upper(), pa.types
@@ -313,7 +282,6 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
 
 
 def _as_integers(described: DfmColumn, values: pa.Array) -> pa.Array:
-    """Integers that a file stores as floats, as integers."""
     beyond = 2**53 if values.type == pa.float64() else 2**24
     if pc.any(pc.greater_equal(pc.abs(values), beyond)).as_py():
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
@@ -322,14 +290,7 @@ def _as_integers(described: DfmColumn, values: pa.Array) -> pa.Array:
 
 
 def line_ends(values: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any], *, inside: bool, previous: int) -> set[bool]:
-    """How lines end in a block of bytes, outside of quotes: with a carriage return before the line feed, or without.
-
-    Args:
-        values: the bytes.
-        quotes: the indexes of quotes among them.
-        inside: whether the block begins within quotes.
-        previous: the byte before it.
-    """
+    """How lines end in a block of bytes, outside of *quotes*: whether with a carriage return before the line feed."""
     ends = np.flatnonzero(values == _LINE_ENDS[0])
     ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
     returned = np.where(ends > 0, values[ends - 1], previous) == _LINE_ENDS[1]

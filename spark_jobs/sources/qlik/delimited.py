@@ -1,9 +1,7 @@
 """Reads delimited text of Qlik's file targets in blocks: delimiters of any length, quotes doubled or escaped.
 
-A parser that fixes its input would turn half a file into rows: the rest of an unclosed quote would become text. So it
-is checked that quotes open and close at the borders of fields, and that each record has one field per column.
-
-Public source: Qlik Help, *File target: general properties* (delimiters, metadata header).
+A parser that fixes its input would turn the rest of an unclosed quote into text. So quotes and the number of fields are
+checked. Public source: Qlik Help, *File target: general properties*.
 """
 
 from __future__ import annotations
@@ -27,12 +25,7 @@ _Places = np.ndarray[Any, Any]
 
 
 def read_delimited(file: IO[bytes], form: CsvForm, columns: Sequence[DfmColumn]) -> Iterator[pa.RecordBatch]:
-    """The rows of a UTF-8 file: each column as strings or NULL. A header line is skipped.
-
-    Raises:
-        Refusal: ``FORMAT_UNSUPPORTED``, ``FILE_DAMAGED``.
-        UnicodeDecodeError: it is not UTF-8.
-    """
+    """The rows of a UTF-8 file: each column as strings or NULL. A header line is skipped."""
     names = [column.name for column in columns]
     splitter, held, at, is_first, size = _Splitter(form, len(columns)), b"", 0, True, BLOCK
     for block, ended in _blocks(file):
@@ -65,13 +58,7 @@ def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def is_header(record: str, form: CsvForm, columns: Sequence[DfmColumn]) -> bool:
-    """Whether the first record of a file contains the columns' names, their types, or both.
-
-    A text may equal the name of a column; then the number of rows shows the mistake.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED`` for a header with other columns.
-    """
+    """Whether the first record of a file contains the columns' names, their types, or both."""
     record = record.removesuffix(form.record_end).removesuffix("\n").removesuffix("\r")
     quote, between = form.quote, re.escape(form.delimiter)
 
@@ -104,11 +91,8 @@ def is_header(record: str, form: CsvForm, columns: Sequence[DfmColumn]) -> bool:
 class _Cut(NamedTuple):
     """Complete records at the beginning of some bytes.
 
-    Args:
-        borders: the ends of their fields.
-        ends: the indexes of borders that end a record.
-        quotes: the positions where quotes open and close, alternately.
-        has_escapes: whether some characters are escaped.
+    *borders* are the ends of fields, *ends* the indexes of those that end a record. In *quotes* they open and close
+    alternately.
     """
 
     size: int
@@ -129,7 +113,6 @@ class _Splitter:
         self._line_ends: set[bool] = set()
 
     def cut(self, data: bytes, at: int, *, ended: bool) -> _Cut:
-        """The complete records of some bytes from byte *at* of the file; all of them at its end."""
         values = np.frombuffer(data, np.uint8)
         escaped = self._escaped(values)
         quotes, borders, is_end = self._borders(values, escaped)
@@ -153,7 +136,6 @@ class _Splitter:
         return _Cut(len(data), borders, ends, quotes, len(escaped) > 0)
 
     def _borders(self, values: _Places, escaped: _Places) -> tuple[_Places, _Places, _Places]:
-        """Where quotes open and close, where fields outside of them end, and which of these end a record."""
         if len(self._delimiter) == len(self._end) == 1:
             is_one = (values == self._delimiter[0]) | (values == self._end[0])
             if self._quote:
@@ -196,12 +178,10 @@ class _Splitter:
         raise Refusal("FILE_DAMAGED", f"the quote at byte {where} is inside a field and is not doubled")
 
     def pass_over(self, line: bytes) -> None:
-        """Record the line end of a header line (T-93)."""
         if self._is_line and line.endswith(b"\n"):
             self._line_ends.add(line.endswith(b"\r\n"))
 
     def columns(self, data: bytes, cut: _Cut, at: int) -> list[pa.Array]:
-        """The columns of complete records that begin at byte *at* of the file."""
         body = data[: cut.size]
         if not body.isascii():
             body.decode()
@@ -240,7 +220,6 @@ class _Splitter:
         return found
 
     def _unescaped(self, texts: pa.Array) -> pa.Array:
-        """Texts without the escape character; the characters that it may precede are known."""
         escape = re.escape(self._form.escape)
         known = (self._form.quote, self._form.escape, self._form.delimiter, self._form.record_end, "\n", "\r")
         kept = "|".join(re.escape(one) for one in known if one)
@@ -277,7 +256,6 @@ class _Splitter:
         self._refuse_form(raw, found)
 
     def prove_form(self, beginning: bytes, *, ended: bool) -> None:
-        """Refuse a file without its field delimiter."""
         first, found, _ = beginning.partition(self._end)
         if self._quote and self._quote in first:
             first, found = beginning, b""  # the record's end may be within quotes
@@ -286,14 +264,10 @@ class _Splitter:
 
     def _refuse_form(self, raw: bytes, found: int) -> None:
         form = self._form
-        first = raw.partition(b"\n")[0]
-        counts = {one: first.count(one.encode()) for one in (",", ";", "\t", "|", "\x01") if one != form.delimiter}
-        likely = next((one for one, many in counts.items() if many == self._width - 1), "")
-        seems = f" They seem to end with {shown(likely)}." if likely else ""
         raise Refusal(
             "FORMAT_UNSUPPORTED",
             f"the first record has {found} fields, the metadata file names {self._width} columns. By the metadata file "
-            f"fields end with {shown(form.delimiter)}, records with {shown(form.record_end)}.{seems} The file begins "
+            f"fields end with {shown(form.delimiter)}, records with {shown(form.record_end)}. The file begins "
             f"with {shown(raw.decode(errors='replace'))}",
         )
 
@@ -322,7 +296,6 @@ class _Splitter:
         return np.asarray(opens[1:][is_second], np.int64)
 
     def _refuse_quotes(self, cut: _Cut, starts: _Places, stops: _Places, at: int) -> None:
-        """Refuse the first quote that is neither at the border of a field nor doubled."""
         doubled = self._doubled(cut)
         sound = np.concatenate([starts, stops - 1, doubled, doubled - 1])
         self._refuse_quote(at + int(np.append(cut.quotes[~np.isin(cut.quotes, sound)], cut.quotes)[0]))

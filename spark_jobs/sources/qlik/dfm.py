@@ -90,15 +90,9 @@ class CsvForm(NamedTuple):
 
 
 class Dfm(NamedTuple):
-    """The content of a metadata file.
+    """The content of a metadata file: *target* is the table at the target, *errors* the number of records not written.
 
-    Args:
-        errors: the number of records that the task could not write.
-        table: the source table, ``schema.table``.
-        target: the table at the target, ``schema.table``; empty if missing.
-        csv: the form of a delimited file.
-        task: the name of the task that wrote it; empty if missing. Its server is ignored: after a failover the same
-            task has another one.
+    *task* wrote it. Its server is ignored: after a failover the same task has another one.
     """
 
     file: str
@@ -112,7 +106,6 @@ class Dfm(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns in physical order."""
         return [column.name for column in self.columns]
 
     @property
@@ -125,11 +118,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 def read_dfm(content: bytes) -> Dfm:
-    """Read a metadata file.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED`` when it is not a JSON document of this kind, or contradicts itself.
-    """
+    """Read a metadata file."""
     encoding, mark = encoding_of(content)
     try:
         document = _decode(content[mark:].decode(encoding))
@@ -163,7 +152,6 @@ def read_dfm(content: bytes) -> Dfm:
 
 
 def _characters(spelled: str, *, escapes: bool = True) -> str:
-    """The characters of an option of the file target, which may be hexadecimal or escaped."""
     if _HEX.fullmatch(spelled):
         # Bytes that are not UTF-8 stay as spelled: no file has such a delimiter, so it is refused later.
         with suppress(UnicodeDecodeError):

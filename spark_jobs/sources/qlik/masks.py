@@ -1,15 +1,7 @@
 """Reads column masks of Qlik's change tables and messages: which column each bit names (T-20 to T-24, K-20, K-23).
 
-A mask is read into one integer whose bit *n* is the column at index *n*. The caller knows the index: a change table
-counts its header columns first (T-20), a message only the data columns (K-20).
-
-The documentation describes both forms as little-endian byte arrays: byte 0 holds the bits 7 to 0, byte 1 the bits 15 to
-8, and zero bytes may be missing at the end (T-20, T-22). But captured hexadecimal text is one number, its most
-significant digit first and zeros missing on the left (T-23). So text is first read as a number, and bytes in the
-documented order. ``auto`` uses the other reading only if the first one is impossible or contradicted by its row (T-24).
-
-Public source: Qlik Help, *Change tables* and *Metadata and data messages*; the reading of text as a number is that of
-captured messages and rows.
+Documented are little-endian bytes (T-20, T-22), but captured text is one number, most significant digit first (T-23).
+``auto`` uses the other reading only if the first is impossible or contradicted (T-24). Public source: Qlik Help.
 """
 
 from __future__ import annotations
@@ -29,13 +21,7 @@ _HEX = re.compile(r"[0-9A-Fa-f]*")
 
 @lru_cache(maxsize=4096)
 def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
-    """The possible meanings of a mask, the likeliest first; more than one only if *order* is ``auto``.
-
-    An empty mask has no bit.
-
-    Raises:
-        ValueError: text that is not a hexadecimal number, or a mask longer than :data:`MAX_MASK_BYTES`.
-    """
+    """The possible meanings of a mask, the likeliest first; more than one only if *order* is ``auto``."""
     if isinstance(mask, str):
         if not _HEX.fullmatch(mask):
             raise ValueError(f"{mask[:40]!r} is not a hexadecimal number")

@@ -1,10 +1,7 @@
 """Converts Qlik's change sequences to log positions, for change tables and messages (G-01, T-10).
 
-A change sequence is the time of the commit in 16 digits and a number of 19 digits that grows over an entire task.
-Changes of one transaction have the same time, which is therefore the major part of their positions. Different
-transactions in one hundredth of a second count as one; their order is the same.
-
-Public source: Qlik help, *Change tables* (``change_seq``), *Metadata and data messages* (``changeSequence``).
+A sequence is the time of the commit in 16 digits, the major part of a position, and a number of 19 digits. Public
+source: Qlik help, *Change tables* (``change_seq``).
 """
 
 from __future__ import annotations
@@ -26,10 +23,7 @@ FIRST_COUNTER = f"{1:0{_COUNTER_DIGITS}d}"
 def qlik_position(sequence: str, sub: int, counter: int = 0) -> str:
     """The position of a change inside its load: *sub* 0 removes a row, 1 sets one (G-03).
 
-    Args:
-        sequence: digits, of one length throughout a load; all zeros are below every change (K-18).
-        sub: the half of a key change, else 1 for setting a row and 0 for removing one.
-        counter: the index in the transaction, or the offset of a row of a full load.
+    *counter* is the index in the transaction, or the offset of a row of a full load.
     """
     return position_text(sequence[:TIME_DIGITS], f"{sequence[TIME_DIGITS:]}{counter:0{_COUNTER_DIGITS}d}", sub)
 

@@ -1,8 +1,4 @@
-"""Maps Qlik's own data types to those of the change log (K-12, K-13, T-43).
-
-Qlik describes the columns of all sources by one list of types, with a length in bytes, a precision and a scale. The log
-uses the types of :mod:`spark_jobs.sources.sql_server.type_text`. Each Qlik type becomes one that holds all of its
-values exactly, so that nothing is rounded.
+"""Maps Qlik's own data types to those of the change log, each to one that holds all of its values (K-12, K-13, T-43).
 
 Public source: Qlik Help, *Replicate data types* and *Kafka data types*.
 """
@@ -87,11 +83,7 @@ RANGES = {
 
 @lru_cache(maxsize=4096)
 def log_type(type: str, length: int, precision: int, scale: int) -> str:
-    """The log's type text for a column described by Qlik; *length* in bytes; missing numbers are 0.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for an unknown type, or a NUMERIC of more than 38 digits.
-    """
+    """The log's type text for a column described by Qlik; *length* in bytes; missing numbers are 0."""
     spell = _LOG_TYPES.get(type.upper())
     text = spell(length, precision, scale) if spell else None
     if text is None and type.upper() == "NUMERIC" and precision < 1:
@@ -113,11 +105,7 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
 
 
 def key_type(log_type: str, chosen: str | None = None) -> str:
-    """The log's type of a column as a key; *chosen* is its landing type in the mirror file. Text holds all digits.
-
-    Qlik rarely describes the digits of a second, so the type alone proves nothing. The target has six, so a value with
-    a seventh digit other than zero is refused (G-02).
-    """
+    """The log's type of a column as a key: six digits of a second, unless it lands as *chosen* (G-02)."""
     return "datetime2(6)" if log_type == "datetime2(7)" and chosen is None else log_type
 
 

@@ -40,10 +40,7 @@ def texts_of(values: pa.Array) -> pa.Array:
 
 
 def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
-    """Typed values of a file as texts of a SQL type of another kind.
-
-    A number that is not a value of the type keeps its digits, so that the reader refuses it.
-    """
+    """Typed values of a file as texts of a SQL type of another kind, for its reader to refuse what is none."""
     kind, name, types = values.type, parsed.name, pa.types
     is_exact = name in _WHOLE or name == "decimal" or name in MONEY
     if types.is_floating(kind) and is_exact:
@@ -58,10 +55,7 @@ def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
 
 
 def beyond_exact(values: pa.Array, parsed: SqlType) -> pa.Array | None:
-    """The values that may represent more than one number of a type; None if both types are equally exact.
-
-    Two decimals with all digits of the type after the point may be the same float.
-    """
+    """The values that may represent more than one number of a type; None if both types are equally exact."""
     if pa.types.is_integer(values.type) and parsed.name in ("float", "real"):
         most = _FLOATS["float" if parsed.single else "double"][0]
         return pc.greater(pc.abs(values.cast(pa.float64(), safe=False)), most)

@@ -1,8 +1,7 @@
 """Lands columns as the types that the mirror file chooses instead of those of their source (`types`, G-110).
 
-A value is first read exactly by its source type. It then lands in the chosen type unchanged, or its row becomes a dead
-letter. As text a value has one spelling for all producers, with all digits of its type: dates and times in ISO form, a
-``datetimeoffset`` with its offset, binary values in capital hexadecimal.
+A value lands in the chosen type unchanged, or its row becomes a dead letter. As text it has one spelling, with all
+digits.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ def chosen_digits(kind: str, chosen: str | None) -> str | None:
 def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
     """The landing type of a loaded column, widened for the types that changes of it have.
 
-    It stays what was *loaded* if the load may have cut values: no change has its type, and others have more digits
-    after the point, or another kind of value. Then publishing stops.
+    It stays what was *loaded* if the load may have cut values. Then publishing stops.
     """
     try:
         carried = {landing_type(sql_type) for sql_type in streamed}
@@ -81,10 +79,9 @@ def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
-    """Converts the text of a value to its one spelling where it lands as text; a signed zero in a key is a plain zero.
+    """Converts the text of a value to its one spelling where it lands as text; in a key, -0 is 0.
 
-    A type that cannot be mirrored has no spelling of its own: its texts land as they were sent. The returned function
-    raises ValueError for a text that does not parse.
+    Texts of a type that cannot be mirrored land as they were sent. ValueError for a text that does not parse.
     """
     if not is_known(sql_type):
         return str
@@ -137,10 +134,7 @@ def number_reader(landing: str) -> Callable[[Any], Any]:
 
 
 def type_of_landed(column: LoadColumn) -> str:
-    """The log's type of a column whose typed values go into the log, so that they read back unchanged.
-
-    A column that is text by choice keeps its source's type, so that it does not differ from the stream's changes.
-    """
+    """The log's type of a column whose typed values go into the log; text by choice keeps its source's type."""
     is_chosen = column.type == "string" and column.sql_type is not None and landing_type(column.sql_type) != "string"
     return column.sql_type if is_chosen and column.sql_type else type_of_landed_key(column.type)
 
@@ -156,8 +150,7 @@ def keeps_spelling(old: str, new: str) -> bool:
 def is_spelled_alike(one: str, other: str) -> bool:
     """Whether a value from two sources with these types has the same text, where it lands as text (G-114).
 
-    Only the digits of the types are compared: a date has fewer than any timestamp. A text can have any spelling, if the
-    *other* type, that of the changes, has a fixed one.
+    Only the digits of the types are compared. *other* is the type of the changes.
     """
     left, right = read_any(one), read_any(other)
     if left.name in TEXTS:
@@ -178,11 +171,7 @@ def is_spelled_alike(one: str, other: str) -> bool:
 
 
 def spelled_as_streamed(columns: Sequence[LoadColumn], streamed: Mapping[str, str]) -> tuple[LoadColumn, ...]:
-    """Columns of a database that land as text, with the digits of the changes (G-114).
-
-    A copy of the source may have other digits in times and decimals. Its texts are read by the type of the changes:
-    values with more digits are refused, row by row, and never cut.
-    """
+    """Columns of a database that land as text, read by the types of the changes if only digits differ (G-114)."""
     return tuple(_as_streamed(column, streamed.get(column.name)) for column in columns)
 
 

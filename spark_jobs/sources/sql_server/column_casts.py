@@ -1,7 +1,6 @@
 """Casts whole columns of texts by Arrow, each only where a pattern proves that the cast is right.
 
-The exact reader of one value (:mod:`spark_jobs.sources.sql_server.types`) defines what is right. It reads the columns
-that no cast accepts, value by value.
+The exact reader (:mod:`spark_jobs.sources.sql_server.types`) defines what is right, and reads the others.
 """
 
 from __future__ import annotations
@@ -57,10 +56,6 @@ def _guarded(pattern: str, prepare: Callable[[pa.Array], pa.Array] = lambda text
     return cast
 
 
-def _cast_bit(texts: pa.Array, _sql_type: str, _kind: pa.DataType) -> pa.Array | None:
-    return pc.equal(texts, "1") if matches(texts, "^[01]$") else None
-
-
 _WHOLE_NUMBER = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
 _DECIMAL = _guarded(r"^-?[0-9]+(\.[0-9]+)?$")
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"  # the calendar has no year 0
@@ -91,12 +86,9 @@ def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Arr
     digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
     fraction = "[0-9]{1,12}" if digits == 7 else rf"[0-9]{{1,{digits}}}0{{0,{12 - digits}}}" if digits else "0{1,12}"
     pattern = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.{fraction})?$"
-    return _guarded(pattern, _wall_clock)(texts, sql_type, kind)
-
-
-def _wall_clock(texts: pa.Array) -> pa.Array:
     # Digits beyond the sixth are cut, never rounded (C-82); a wall clock is read as UTC.
-    return pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us"))
+    cut = _guarded(pattern, lambda texts: pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us")))
+    return cut(texts, sql_type, kind)
 
 
 _cast_double = _guarded(
@@ -116,7 +108,7 @@ def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array 
 
 _CASTS: dict[str, Cast] = {
     "string": _cast_text,
-    "bool": _cast_bit,
+    "bool": lambda texts, _type, _kind: pc.equal(texts, "1") if matches(texts, "^[01]$") else None,
     "int16": _cast_integer,
     "int32": _cast_integer,
     "int64": _cast_integer,

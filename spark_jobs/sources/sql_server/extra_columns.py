@@ -1,8 +1,4 @@
-"""Fills the extra columns of rows with properties of the changes that made them (G-118).
-
-All values come from the log, so rows that are read, planned or repaired again get the same ones. What a source does not
-report is NULL, never a guess and never a local clock.
-"""
+"""Fills the extra columns of rows with properties of the changes that made them (G-118), never with a local clock."""
 
 from __future__ import annotations
 
@@ -27,10 +23,7 @@ _ZONE = r"(Z|[+-]00:?00)$"
 
 
 def with_extra(rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColumn], source: str) -> pa.Table:
-    """Typed rows of the table *source* with their extra columns, from the *changes* that made them, in order.
-
-    A row that removes a key has none: it contains only its key (F-55).
-    """
+    """Typed rows of the table *source* with their extra columns; none where a key is removed (F-55)."""
     removes = pc.equal(rows[rows.column_names[-1]].combine_chunks(), int(RowMarker.DELETE))
     for column in columns:
         if column.tells:

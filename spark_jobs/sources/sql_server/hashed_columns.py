@@ -1,12 +1,8 @@
-"""Hashes columns and applies the names of the target: the last step before a file (G-121).
-
-A hashed column was typed as text before, in the one spelling of `types: {column: string}`. So one value has one hash,
-in any source or format.
-"""
+"""Hashes columns and applies the names of the target: the last step before a file (G-121)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -27,11 +23,6 @@ def hashed_rows(rows: pa.Table, columns: Collection[str], salt: Salt | None) -> 
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(place), _hashed(rows[name], salt))
     return rows
-
-
-def hashed_tables(tables: Iterable[pa.Table], columns: Collection[str], salt: Salt | None) -> Iterator[pa.Table]:
-    """As :func:`hashed_rows`, table by table."""
-    return (hashed_rows(table, columns, salt) for table in tables)
 
 
 def _hashed(texts: pa.ChunkedArray, salt: Salt) -> pa.Array:

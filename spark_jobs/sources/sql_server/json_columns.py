@@ -13,7 +13,7 @@ from spark_jobs.sources.sql_server.type_text import read_any
 
 _encode = msgspec.json.encode
 _QUOTE, _BACKSLASH, _SPACE = b'"\\ '
-_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 """Integers with at most this many digits fit their type."""
 
 
@@ -53,7 +53,6 @@ def escaped(column: pa.Array) -> pa.Array:
 
 
 def _needing_escape(column: pa.Array) -> list[int]:
-    """The distinct characters of a column that JSON escapes, the backslash first."""
     _, offsets, content = column.buffers()
     if content is None or not len(column):
         return []
@@ -66,7 +65,7 @@ def _needing_escape(column: pa.Array) -> list[int]:
 def canonical_column(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
     """The canonical texts of a key column by the converter of its type; null for a text that it refuses."""
     name = read_any(sql_type).name
-    digits = _SURE_DIGITS.get(name)
+    digits = SURE_DIGITS.get(name)
     if digits is not None:
         minus = "" if name == "tinyint" else "-?"
         is_plain = pc.match_substring_regex(column, f"^(0|{minus}[1-9][0-9]{{0,{digits - 1}}})$")

@@ -29,16 +29,7 @@ class Column(msgspec.Struct, gc=False):
 
 
 class RowColumns:
-    """The columns of one table's rows: all of them, the mirrored ones, and those of the key.
-
-    Args:
-        chosen: the columns that are mirrored, besides the key, and their landing types.
-
-    Attributes:
-        types: type by name.
-        text: the mirrored columns as the change log stores them.
-        kept: their names.
-    """
+    """The columns of one table's rows: *types* by name, those that are *kept*, and these as the log's *text*."""
 
     def __init__(self, columns: Sequence[Column], key: tuple[str, ...], chosen: ColumnChoice) -> None:
         _check(columns)
@@ -52,7 +43,6 @@ class RowColumns:
         self._key = [(name, self._converter(name)) for name in key]
 
     def _converter(self, name: str) -> Callable[[str], str] | str:
-        """The converter of a key column's text to canonical form, or why there is none."""
         if name not in self.types:
             return f"the key column {shown(name)} is not in cols"
         try:
@@ -61,16 +51,10 @@ class RowColumns:
             return f"the key column {shown(name)}: {error}"
 
     def key_converter(self, name: str) -> Callable[[str], str]:
-        """The converter of a key column's text to canonical form; binary values are hexadecimal already.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED``.
-            ValueError: the type loses digits as a key.
-        """
+        """The converter of a key column's text to canonical form; binary values are hexadecimal already."""
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
-        """The canonical texts of the key columns."""
         texts = []
         for name, convert in self._key:
             if isinstance(convert, str):

@@ -1,7 +1,6 @@
 """Reads dates, times and timestamps from text, equally for all sources and transports (C-81, C-82, C-84).
 
-A time has 0 to 12 digits of a second. A timestamp lands with six: further ones are cut, never rounded. Values without
-an offset are read as UTC.
+A timestamp lands with six digits of a second: further ones are cut, never rounded. Without an offset it is UTC.
 """
 
 from __future__ import annotations
@@ -26,11 +25,7 @@ _AS_TEXT = "`types: {column: string}` lands it as text"
 
 
 def parse_date(text: str) -> date:
-    """Read ``yyyy-mm-dd``, also with the time of day 00:00:00.
-
-    Raises:
-        ValueError: the text is not a date.
-    """
+    """Read ``yyyy-mm-dd``, also with the time of day 00:00:00; ValueError for any other text."""
     match = _MOMENT.fullmatch(text)
     if not match or not _is_midnight(match):
         raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
@@ -46,11 +41,7 @@ def _is_midnight(match: re.Match[str]) -> bool:
 
 
 def date_text(text: str) -> str:
-    """The one spelling of a date that lands as text, even if it is in no calendar.
-
-    Raises:
-        ValueError: the text does not have the shape of a date.
-    """
+    """The one spelling of a date that lands as text, even if it is in no calendar."""
     match = _MOMENT.fullmatch(text)
     if not match or match[8] is not None:
         raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
@@ -80,8 +71,7 @@ def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
 def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
     """Converts a text of one timestamp type to its one spelling, in ISO form with all digits of the type (G-110).
 
-    A ``datetimeoffset`` keeps its offset; times in no calendar are allowed. The function raises ValueError for any
-    other text.
+    A ``datetimeoffset`` keeps its offset; times in no calendar are allowed.
     """
     digits = parsed.second_digits
 
@@ -99,7 +89,6 @@ def _digits(parsed: SqlType) -> int:
 
 
 def _moment(text: str, parsed: SqlType, digits: int) -> tuple[str, ...]:
-    """Year, month, day, hour, minute, second, fraction and offset of a text; missing parts are empty."""
     match = _MOMENT.fullmatch(text)
     if not match or match[4] is None:
         raise ValueError(f"{shown(text)} is no {parsed.name}: yyyy-mm-dd hh:mm:ss[.fffffff]")
@@ -123,10 +112,7 @@ def _offset(text: str) -> timedelta:
 
 
 def time_parser(parsed: SqlType) -> Callable[[str], str]:
-    """A reader of one time type, which checks the text and keeps it; it raises ValueError for any other text.
-
-    Only zeros after the seventh digit of a second are removed, as no type declares more digits.
-    """
+    """A reader of one time type, which checks the text and keeps it, but for zeros after the seventh digit."""
     digits = parsed.second_digits
 
     def parse(text: str) -> str:

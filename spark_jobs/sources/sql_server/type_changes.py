@@ -1,10 +1,7 @@
-"""Decides whether a changed column type keeps the values of rows that have not changed since.
+"""Decides whether a changed column type keeps the values of rows that have not changed since (C-75).
 
-`ALTER COLUMN` converts every row and sends no event (C-75). Usually the values stay the same: a wider type holds them,
-and the source refuses a narrower one that does not. But some conversions round, cut or pad silently. Then an unchanged
-row has another value at the source than in its last change.
-
-Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* and the pages of the types.
+`ALTER COLUMN` converts every row and sends no event; some conversions round, cut or pad. Public source: Microsoft
+Learn, *CAST and CONVERT (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ _EXACT_IN_DOUBLE = {*_EXACT_IN_FLOAT, "int"}
 
 @lru_cache(maxsize=4096)
 def keeps_values(old: str, new: str) -> bool:
-    """Whether every value that the source converts from one SQL type to another stays the same."""
+    """Return whether the source can convert a column from one SQL type to another without changing any value."""
     one, other = read_any(old), read_any(new)
     if one == other:
         return True

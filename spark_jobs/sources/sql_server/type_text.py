@@ -1,7 +1,6 @@
 """Parses SQL Server's type texts (``decimal(8,2)``, ``varchar(max)``), and maps them to landing types.
 
-Public source: Microsoft Learn, *Data types (Transact-SQL)*, for names, ranges and lengths. The mapping is total: a text
-is either one of these types or refused by name, never landed as something similar.
+A text is one of these types or refused by name. Public source: Microsoft Learn, *Data types (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ class SqlType(NamedTuple):
 
     @property
     def digits(self) -> tuple[int, int]:
-        """Precision and scale of a decimal type."""
         if self.name in MONEY:
             return MONEY[self.name][:2]
         return (18, 0) if self.length is None else (self.length, self.scale or 0)
@@ -62,11 +60,7 @@ class SqlType(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def read_type(sql_type: str) -> SqlType:
-    """Parse a SQL type text such as ``decimal(8,2)``, ``varchar(max)`` or ``datetime2(7)``.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a text that is no type this product can land.
-    """
+    """Parse a SQL type text such as ``varchar(max)``; ``TYPE_UNSUPPORTED`` for one that cannot be landed."""
     match = _TYPE.fullmatch(sql_type)
     if match:
         length = None if match[2] is None else -1 if match[2].lower() == "max" else int(match[2])
@@ -116,11 +110,7 @@ def _is_valid(parsed: SqlType) -> bool:
 
 @lru_cache(maxsize=4096)
 def landing_type(sql_type: str) -> str:
-    """The landing type (``open_mirroring.landing_zone.schema.check_type``) of a SQL type text.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-    """
+    """The landing type (``open_mirroring.landing_zone.schema.check_type``) of a SQL type text."""
     parsed = read_type(sql_type)
     name = parsed.name
     if name in INTEGERS:

@@ -1,8 +1,7 @@
 """Converts logged text to typed columns: the rows of one table as in a data file.
 
-The exact reader of values (:mod:`spark_jobs.sources.sql_server.types`) defines the result. Arrow casts columns where
-the same result is proved (:mod:`spark_jobs.sources.sql_server.column_casts`); all others go value by value. A value
-that does not fit its type is a failure of its row, with column and reason, never a NULL.
+The exact reader of values defines the result; Arrow casts columns where the same is proved. A value that does not fit
+its type is a failure of its row, never a NULL.
 """
 
 from __future__ import annotations
@@ -24,14 +23,8 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import number_reader, text_reader
 from spark_jobs.sources.sql_server.column_casts import cast_to, matches
-from spark_jobs.sources.sql_server.type_text import is_known
-from spark_jobs.sources.sql_server.types import (
-    converter,
-    key_converter,
-    landing_type,
-    type_of_key_text,
-    type_of_landed_key,
-)
+from spark_jobs.sources.sql_server.type_text import is_known, landing_type
+from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_key_text, type_of_landed_key
 
 _ROW_BY_ROW_BELOW = 250
 """Fewer rows than this are read one by one, because a vectorized reader takes time to set up."""
@@ -62,13 +55,9 @@ class Typed(NamedTuple):
 def type_rows(
     changes: pa.Table, columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]
 ) -> Typed:
-    """Type the changes that a plan publishes.
+    """Type the changes that a plan publishes, at most one per key; a column that a row lacks becomes NULL.
 
-    Args:
-        changes: rows of the log with ``op``, ``key``, ``cols`` and ``row``; at most one per key.
-        columns: the file's columns; a column that a row lacks becomes NULL.
-        keys: the key columns; a delete has only these (F-55). Empty: the table accepts inserts only, marker 0.
-        types: source type of every logged column, for deletes, which have no list of their own.
+    A delete has only *keys* (F-55), of the source *types*. Without keys the table accepts inserts only, marker 0.
     """
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
@@ -225,13 +214,7 @@ def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict
 def landed_otherwise(
     array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
 ) -> pa.Array:
-    """The same values in the wider type that a column has now (G-65), or in the chosen number (G-110).
-
-    An exact number that does not fit the other type is recorded in *bad*.
-
-    Raises:
-        TerminalError: ``SCHEMA_CHANGED`` for any other value that does not fit.
-    """
+    """The same values in the wider type that a column has now (G-65), or in the chosen number (G-110)."""
     kind = array.type
     try:
         if pa.types.is_boolean(kind) and pa.types.is_decimal(field.type):

@@ -1,12 +1,7 @@
 """Reads SQL Server's values from text, and gives keys one spelling.
 
-Values are sent as text (C-43, C-49) and typed by the SQL type next to them. Reading is exact and strict: a text is
-either a value of its type or a :class:`ValueError` with the reason; nothing is rounded, guessed or set to NULL (G-06).
-Two losses are documented rules: digits of a second beyond the sixth are cut, never rounded (C-82), and a
-``datetimeoffset`` becomes its time in UTC.
-
-Public source: Microsoft Learn, *Data types (Transact-SQL)*. It is undocumented how change event streaming writes
-``decimal``, ``bit``, ``float``, dates and binary, so the usual spellings are read (C-84).
+A text is a value of its type or a :class:`ValueError` (G-06). Digits of a second beyond the sixth are cut (C-82), and a
+``datetimeoffset`` becomes UTC. Public source: Microsoft Learn, *Data types (Transact-SQL)* (C-84).
 """
 
 from __future__ import annotations
@@ -32,23 +27,9 @@ from spark_jobs.sources.sql_server.type_text import (
     MONEY,
     TIMESTAMPS,
     SqlType,
-    is_large,
     landing_type,
     read_type,
 )
-
-__all__ = [
-    "BinaryText",
-    "canonical_text",
-    "converter",
-    "hex_of_base64",
-    "is_large",
-    "key_converter",
-    "landing_type",
-    "parse_value",
-    "type_of_key_text",
-    "type_of_landed_key",
-]
 
 BinaryText = Literal["hex", "base64"]
 """The source's encoding of binary values: ``0x…`` or bare hexadecimal, or base64. The log has hexadecimal only."""
@@ -63,16 +44,6 @@ _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _HEX = re.compile(r"(?:0[xX])?((?:[0-9A-Fa-f]{2})*)")
 _BITS = {"0": False, "1": True, "false": False, "true": True}
 _EXACT = Context(prec=100)
-
-
-def parse_value(sql_type: str, text: str) -> Any:
-    """The Python value of a text: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-        ValueError: the text is not a value of this type, with the reason.
-    """
-    return converter(sql_type)(text)
 
 
 def hex_of_base64(text: str) -> str:
@@ -90,20 +61,17 @@ def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return False
     try:
-        return bool(parse_value(sql_type, one) == parse_value(sql_type, other))
+        return bool(converter(sql_type)(one) == converter(sql_type)(other))
     except (TerminalError, ValueError):
         return False
 
 
 def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts of a key column certainly belong to different rows at the source.
-
-    The source's collation may ignore case, trailing blanks and normal forms, and one text may have fewer digits.
-    """
+    """Whether two texts of a key column certainly belong to different rows at the source, whatever its collation."""
     if one is None or other is None or one == other:
         return False
     try:
-        left, right = parse_value(sql_type, one), parse_value(sql_type, other)
+        left, right = map(converter(sql_type), (one, other))
     except (TerminalError, ValueError):
         return False
     if isinstance(left, float):
@@ -141,10 +109,9 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def converter(sql_type: str) -> Callable[[str], Any]:
-    """:func:`parse_value` compiled for one type, because it runs for every cell.
+    """A reader of the texts of one type: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
 
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
+    ``TYPE_UNSUPPORTED`` for one that cannot be mirrored; the reader raises ValueError, with the reason.
     """
     parsed = read_type(sql_type)
     name = parsed.name
@@ -292,17 +259,7 @@ def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
 
 
 def canonical_text(sql_type: str, value: Any) -> str:
-    """The one spelling of a typed key value (G-02): equal values have equal texts from any producer.
-
-    Integers plain; decimals with exactly their scale; guids in capitals; dates and timestamps in ISO form, the latter
-    with six digits of a second and in UTC; times with the digits of their type; bits ``0`` and ``1``; floats as Python
-    prints them; binary as capital hexadecimal; text as it is.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-        ValueError: the value has no exact text: it does not fit, or its type keeps more than six digits of a second, so
-            that two keys of the source could become one in the target.
-    """
+    """The one spelling of a typed key value (G-02): equal values have equal texts from any producer."""
     return _spelling(sql_type)(value)
 
 
@@ -349,11 +306,7 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
 
 
 def type_of_key_text(sql_type: str) -> str:
-    """The type with which a :func:`canonical_text` reads back; only a time has lost its offset.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-    """
+    """The type with which a :func:`canonical_text` reads back; only a time has lost its offset."""
     parsed = read_type(sql_type)
     return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type
 

@@ -1,38 +1,47 @@
-"""Reads Event Hubs Capture: Avro container files, one record per message (C-93).
+"""Reads Event Hubs Capture, one Avro record per message, and finds gaps among its files (C-93).
 
-Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*; Apache
-Avro specification, *Object container files*.
+Event Hubs numbers the events of a partition without a gap, so a file that does not follow the previous one waits. Days
+read long ago are listed once a day (S-08). Public source: Microsoft Learn, *Capture events through Azure Event Hubs*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import IO, Any, cast
+import io
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, cast
 
 import fastavro
 
 from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Damage
-from spark_jobs.sources.transports.source_files import MAX_RAW, open_source
-
-__all__ = ["Damage", "read_capture"]
+from spark_jobs.sources.transports.source_files import (
+    MAX_RAW,
+    Listing,
+    list_source_files,
+    open_source,
+    side_by_side,
+    sorted_out,
+)
+from spark_jobs.sources.transports.source_folders import SourceFile, files_below, files_in
 
 SUFFIXES = (".avro",)
 
-# Exceptions of reading a damaged container, from its own checks and from decompression.
-UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
+_SYNC_BYTES = 16
+_SINCE = timedelta(days=1)
+"""A listing begins this long before the newest bound window."""
 
 
 def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:
     """The messages in the first *size* bytes of a capture file, each at its sequence number.
 
-    *size* is the number of bytes that were bound. If the container is damaged or truncated, the messages before that
-    place are followed by one :class:`Damage` with code ``FILE_DAMAGED``; the rest cannot be separated into messages.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
+    A damaged or truncated container ends with one :class:`Damage`: the rest cannot be separated into messages.
     """
     with open_source(root / name) as file:
         prefix = _Prefix(file, size)
@@ -51,7 +60,13 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
         except UNREADABLE as error:
             refuse_missing_codec(error)
             file.seek(good)
-            yield Damage(name, good, "FILE_DAMAGED", _described(error), file.read(min(MAX_RAW, max(0, size - good))))
+            yield Damage(
+                name,
+                good,
+                "FILE_DAMAGED",
+                f"{type(error).__name__}: {error}"[:300],
+                file.read(min(MAX_RAW, max(0, size - good))),
+            )
 
 
 def _message(record: Any, origin: str) -> RawMessage:
@@ -75,5 +90,234 @@ class _Prefix:
         return self._at
 
 
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:300]
+class Span(NamedTuple):
+    """The sequence numbers of a file, and whether they are complete."""
+
+    first: int
+    last: int
+    is_whole: bool
+
+
+class Hole(NamedTuple):
+    """Missing numbers of a partition, and the files that wait for them."""
+
+    partition: str
+    what: str
+    files: tuple[str, ...]
+
+
+class _Run(NamedTuple):
+    files: list[str]
+    broken: str
+    is_whole: bool
+
+
+_Found = Span | Literal["empty", "damaged"]
+
+
+def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
+    """The gaps before new files: after the bound ones or, if none is bound, after the partition's first.
+
+    Only documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` have an order. Empty files and repeated numbers are
+    no gaps. The next file is assumed to follow a damaged one.
+    """
+    partitions: dict[str, list[SourceFile]] = defaultdict(list)
+    for file in sorted(files):
+        partition = partition_of(file.name)
+        if partition != file.name:
+            partitions[partition].append(file)
+    found = []
+    for partition, its in partitions.items():
+        new = {file.name for file in its if file.size > bound.get(file.name, 0)}
+        if new:
+            ahead = [] if isinstance(root, Path) else [file for file in its if file.name in new]
+            looked = side_by_side(root, lambda file: _numbers(root / file.name, file.size), ahead)
+            numbers = {file.name: one for file, one in zip(ahead, looked, strict=True)}
+            found += _holes_of(partition, _runs(root, its, new, numbers), new)
+    return found
+
+
+def has_numbers(root: Place, file: SourceFile) -> bool:
+    """Whether a file has a sequence number, or is damaged and hides it; a file of an empty window has none."""
+    return _numbers(root / file.name, file.size) != "empty"
+
+
+def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]:
+    begun = [run for run in runs if not new.issuperset(run.files)] or runs[:1]
+    found = []
+    for at, run in enumerate(runs):
+        names = tuple(name for name in run.files if name in new)
+        if names and (run not in begun or not run.is_whole):
+            # What precedes all bound files lacks the numbers after it.
+            missing = run.broken or runs[at + 1].broken
+            found.append(Hole(partition, missing, names))
+    return found
+
+
+def _runs(root: Place, files: Sequence[SourceFile], new: set[str], known: Mapping[str, _Found]) -> list[_Run]:
+    @cache
+    def numbers(at: int) -> _Found:
+        return known.get(files[at].name) or _numbers(root / files[at].name, files[at].size)
+
+    runs: list[_Run] = []
+    must_look = False
+    for at, file in enumerate(files):
+        is_new = file.name in new
+        if not is_new and not must_look:
+            runs = runs or [_Run([], "", True)]
+            runs[-1].files.append(file.name)
+            continue
+        found = numbers(at)
+        if found == "empty":
+            continue
+        before = next((one for one in map(numbers, range(at - 1, -1, -1)) if one != "empty"), None)
+        broken = _broken(before, found)
+        is_whole = not isinstance(found, Span) or found.is_whole or not is_new
+        if runs and not broken and is_whole:
+            runs[-1].files.append(file.name)
+        else:
+            runs.append(_Run([file.name], broken or ("" if is_whole else f"numbers in {file.name}"), is_whole))
+        must_look = is_new
+    return runs
+
+
+def _broken(before: _Found | None, found: _Found) -> str:
+    if not isinstance(before, Span) or not isinstance(found, Span):
+        return ""
+    if found.first > before.last + 1:
+        return f"numbers {before.last + 1} to {found.first - 1}"
+    if found.first < before.first:
+        return f"number {found.first} comes again behind {before.last}: the hub was re-created"
+    return ""
+
+
+def _numbers(path: Place, size: int) -> _Found:
+    try:
+        return _span(path, size) or "empty"
+    except UNREADABLE as error:
+        refuse_missing_codec(error)
+        return "damaged"
+
+
+def _span(path: Place, size: int) -> Span | None:
+    with open_source(path) as file:
+        fastavro.block_reader(file)
+        header_end = file.tell()
+        records, blocks = 0, []
+        while (start := file.tell()) < size:
+            count, length = _read_long(file), _read_long(file)
+            file.seek(length + _SYNC_BYTES, io.SEEK_CUR)
+            if count < 0 or length < 0 or file.tell() > size:
+                raise ValueError(f"the block at byte {start} is none")
+            if count:
+                records += count
+                blocks.append((start, file.tell()))
+        if not blocks:
+            return None
+        file.seek(0)
+        header = file.read(header_end)
+        ends = [_records(file, header, *block) for block in (blocks[0], blocks[-1])]
+    first, last = ends[0][0]["SequenceNumber"], ends[1][-1]["SequenceNumber"]
+    return Span(first, last, last - first + 1 == records)
+
+
+def _records(file: IO[bytes], header: bytes, start: int, end: int) -> list[Any]:
+    file.seek(start)
+    return list(fastavro.reader(io.BytesIO(header + file.read(end - start))))
+
+
+def _read_long(file: IO[bytes]) -> int:
+    value, shift = 0, 0
+    while True:
+        byte = file.read(1)
+        if not byte or shift > 63:
+            raise EOFError("no whole number")
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return (value >> 1) ^ -(value & 1)
+        shift += 7
+
+
+def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
+    """All capture files below a folder, except hidden and temporary ones; other files are *unknown*."""
+    starts = _starts(bound, today or datetime.now(UTC).date())
+    if not starts:
+        return list_source_files(root, SUFFIXES, was_read=bool(bound))
+    found, partitions = _walked(root, starts)
+    begun = dict[str, str]()
+    listed = side_by_side(root, lambda p: _since(root, p, starts.get(p, ""), bound), partitions)
+    for partition, (files, start) in zip(partitions, listed, strict=True):
+        found += files
+        begun[partition] = start
+    if any(file.unread for file in found):
+        return list_source_files(root, SUFFIXES, was_read=True)  # only a listing from the root follows links
+    return sorted_out(root, found, SUFFIXES)._replace(begun=begun)
+
+
+def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:
+    newest: dict[str, str] = {}
+    for name in bound:
+        partition = partition_of(name)
+        if partition == name and name.casefold().endswith(SUFFIXES):
+            return {}  # another layout without a known order
+        if partition != name:
+            newest[partition] = max(newest.get(partition, ""), name)
+    windows = {partition: _day(partition, name) for partition, name in newest.items()}
+    if None in windows.values() or max(windows.values(), default=None, key=lambda day: day or date.min) != today:
+        return {}
+    days = {partition: day - _SINCE for partition, day in windows.items() if day is not None}
+    return {partition: f"{partition}/{day:%Y/%m/%d}" for partition, day in days.items()}
+
+
+def _day(partition: str, name: str) -> date | None:
+    try:
+        return datetime.strptime(name[len(partition) + 1 :][:10], "%Y/%m/%d").date()
+    except ValueError:
+        return None
+
+
+def _walked(root: Place, starts: Mapping[str, str]) -> tuple[list[SourceFile], list[str]]:
+    others: list[SourceFile] = []
+    partitions: list[str] = []
+    ahead = [""]
+    while ahead:
+        folder = ahead.pop()
+        folders, files = files_in(root, folder)
+        years = [name for name in (one.rpartition("/")[2] for one in folders) if len(name) == 4 and name.isascii()]
+        if folder and any(name.isdigit() for name in years):
+            partitions.append(folder)
+            continue
+        others += files
+        for one in folders:
+            (partitions if one in starts else ahead).append(one)
+    return others, partitions
+
+
+def _all_below(root: Place, folder: str) -> list[SourceFile]:
+    return files_below(root, folder, follow=False).files
+
+
+def _since(root: Place, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
+    """The files of a partition after a name, and that name; all files if those do not show where new ones follow."""
+    if not start:
+        return _all_below(root, partition), ""
+    files = list(_from_day(root, partition, tuple(start[len(partition) + 1 :].split("/"))))
+    captured = [file for file in sorted(files, reverse=True) if partition_of(file.name) == partition]
+    known = [file for file in captured if bound.get(file.name) == file.size]
+    if len(known) == len(captured) or any(has_numbers(root, file) for file in known):
+        return files, start
+    # Only empty windows: they do not show whether a new file follows the one with the last numbers.
+    return _all_below(root, partition), ""
+
+
+def _from_day(root: Place, folder: str, day: tuple[str, ...]) -> Iterator[SourceFile]:
+    """By folders, because not every service can list from a name on."""
+    if not day:
+        yield from _all_below(root, folder)
+        return
+    folders, files = files_in(root, folder)
+    yield from files
+    for one in folders:
+        name = one.rpartition("/")[2]
+        if name >= day[0]:
+            yield from _from_day(root, one, day[1:] if name == day[0] else ())

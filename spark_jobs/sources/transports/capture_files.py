@@ -17,11 +17,10 @@ from open_mirroring.facts.read_places import Numbering
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
-from spark_jobs.sources.transports import capture, capture_gaps
+from spark_jobs.sources.transports.capture import SUFFIXES, holes, list_capture, read_capture
 from spark_jobs.sources.transports.message_files import MessageFiles
 from spark_jobs.sources.transports.source_files import (
     Listing,
-    list_source_files,
 )
 
 log = logging.getLogger(__name__)
@@ -29,46 +28,32 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CaptureFiles(MessageFiles):
-    """Files of Event Hubs Capture, each read completely. Files after a gap in the numbers of their partition wait.
-
-    If a file has grown since it was bound, it is read again, and the plan drops the duplicates.
-
-    Args:
-        gap_timeout_minutes: how long the files after a gap wait (C-93).
-        lists_all: whether every listing includes days that were read long ago.
-    """
+    """Files of Event Hubs Capture, each read completely. Files after a gap in their numbers wait (C-93)."""
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
     lists_all: bool = False
-    suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     settles_after: ClassVar[int] = 960  # Capture writes its files at least every 15 minutes
 
     @classmethod
     def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
-        """As :meth:`LineFiles.of`."""
         return cls(place_of(mirror, source.path, source.connection), source.gap_timeout_minutes)
 
     @property
     def numbering(self) -> Numbering:
-        """As :attr:`MessageTransport.numbering`; files after a gap wait, and are not read (C-93)."""
         return "rising"
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """As :meth:`MessageFiles.list_files`."""
-        if self.lists_all:
-            return list_source_files(self.path, self.suffixes, was_read=bool(bound))
-        return capture_gaps.list_capture(self.path, bound)
+        return super().list_files(bound) if self.lists_all else list_capture(self.path, bound)
 
     def unlimited(self) -> CaptureFiles:
-        """As :meth:`Transport.unlimited`."""
         return replace(self, lists_all=True)
 
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]
     ) -> tuple[list[BoundRange], set[str]]:
-        """As :meth:`MessageFiles.beyond`."""
         held = set[str]()
-        for hole in capture_gaps.holes(self.folder, listed.files, bound):
+        for hole in holes(self.folder, listed.files, bound):
             minutes = (time.time() - min((self.folder / name).stat().st_mtime for name in hole.files)) / 60
             if minutes > self.gap_timeout_minutes:
                 raise TerminalError(
@@ -85,5 +70,4 @@ class CaptureFiles(MessageFiles):
         return [BoundRange(one.name, 0, one.end) for one in unread if one.name not in held], held
 
     def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """As :meth:`MessageFiles.messages`."""
-        return capture.read_capture(folder, bound.name, bound.end)
+        return read_capture(folder, bound.name, bound.end)

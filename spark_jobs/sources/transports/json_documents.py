@@ -1,7 +1,6 @@
 """Reads files that are not one UTF-8 message per line: JSON arrays, indented JSON, lines with commas, UTF-16.
 
-Such a file is a *document*: a sequence of JSON values, of which an outermost array is only a wrapper. It is recognized
-by its first bytes. It is read up to its last complete value or array; an open array waits.
+Such a *document* is recognized by its first bytes, and read up to its last complete value or array.
 """
 
 from __future__ import annotations
@@ -31,14 +30,7 @@ class Value(NamedTuple):
 
 
 class Values(NamedTuple):
-    """The messages of a range of a document.
-
-    Attributes:
-        found: the complete ones.
-        end: the position after the last complete value or array.
-        fault: what is wrong after them; empty if nothing follows, or only the beginning of a value.
-        at: the position of the fault.
-    """
+    """The complete messages of a range of a document, the position after them, and what is wrong there, if anything."""
 
     found: list[Value]
     end: int
@@ -61,7 +53,6 @@ def document_codec(file: IO[bytes] | GzipFile) -> str | None:
 
 
 def _is_no_line(head: str) -> bool:
-    """Whether the first value of a text is an array, is longer than its line, or is followed by a comma."""
     if head.startswith("["):
         return True
     line, is_ended, _ = head.partition("\n")

@@ -1,16 +1,7 @@
 """Reads messages from lines of text files, plain or gzip: *bare* ones, or ones *wrapped* in their coordinates.
 
-A plain file may grow while it is read. It is read in ranges of bytes that begin and end at line ends, so that each line
-is read exactly once; a last line without line end waits for it. A gzip file is read completely. A byte order mark is
-not part of the first message (RFC 8259, section 8.1, lets a reader ignore it).
-
-A wrapped line is a JSON object with ``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``) and
-``value`` (text, the message's own JSON object, or null); ``key``, the message's own key, is base64, text, or the key's
-members. Further members are allowed.
-
-Lines of common tools are read as well: ``payload`` for ``value`` (kcat), base64 without ``encoding`` (Spark), numbers
-as texts, and ``sequence_number`` of the Event Hubs SDK, whose ``offset`` counts bytes. JSON files without one value per
-line are read by :mod:`spark_jobs.sources.transports.json_documents`.
+A plain file may grow: it is read in ranges that begin and end at line ends. A wrapped line has ``topic``,
+``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``), ``value`` (or ``payload``), and perhaps ``key``.
 """
 
 from __future__ import annotations
@@ -35,7 +26,7 @@ from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.encodings import packed_as
 from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES, Places
 from spark_jobs.sources.transports.json_documents import document_codec, read_values
-from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
+from spark_jobs.sources.transports.source_files import MAX_RAW, open_source
 
 Layout = Literal["bare", "wrapped"]
 
@@ -76,24 +67,8 @@ _CLAIMS = (
 )
 
 
-def list_files(root: Place, *, was_read: bool = False) -> Listing:
-    """All files of lines below a folder, except hidden ones.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING``.
-    """
-    return list_source_files(root, SUFFIXES, was_read=was_read)
-
-
 def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
-    """The complete lines of a file after byte *start*, in ranges of about 64 MB for as many workers.
-
-    A gzip file is one range, again completely if its size changed; repeated lines are recognized later. *size* is the
-    file's size as listed.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """The complete lines of a file after byte *start*, in ranges of about 64 MB for as many workers; gzip is one."""
     if is_gzip(name):
         return [BoundRange(name, 0, size)] if size > start else []
     found = []
@@ -114,21 +89,9 @@ def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
 
 
 def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
-    """The end of the last complete line: a range from *start* to here contains complete lines only.
+    """The end of the last complete line of a plain file, or of its first *size* bytes; *start* if none is complete.
 
-    A last line without line end is complete if it is a JSON object, because nothing can follow one on its line. A
-    partial line waits until the file has grown.
-
-    Args:
-        path: a plain file.
-        start: where the previous range ended.
-        size: use the first bytes only; None for the current file.
-
-    Returns:
-        The byte offset after the last complete line; *start* when no line is complete.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
+    A last line without line end is complete if it is a JSON object, because nothing can follow one on its line.
     """
     with open_source(path) as file:
         codec = document_codec(file)
@@ -148,11 +111,7 @@ def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
 
 
 def is_blank(path: Place, start: int, end: int) -> bool:
-    """Whether there are only blanks between two positions of a plain file, within a limit.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """Whether there are only blanks between two positions of a plain file, within a limit."""
     if start >= end:
         return True
     with open_source(path) as file:
@@ -180,21 +139,10 @@ def _is_object(text: bytes) -> bool:
 
 
 def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
-    """The messages in the lines from byte *start* to byte *end*; blank lines contain none.
+    """The messages in the lines from byte *start* to byte *end*, or of a complete gzip file; blank lines contain none.
 
-    The place of a bare message is the byte offset of its line in *name*, decompressed for gzip. That of a wrapped one
-    is its offset in ``topic/partition``. An unreadable wrapper is a :class:`Damage` with code ``FORMAT_UNSUPPORTED``.
-    In a truncated or damaged gzip file, the lines before the damage are followed by one with code ``FILE_DAMAGED``.
-
-    Args:
-        root: the source's folder.
-        name: the file below it, plain or ``.gz``, as listed.
-        start: the beginning of a line; ignored for gzip, like *end*.
-        end: the end of a line, from :func:`ranges`.
-        layout: whether lines are messages or wrap them.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
+    The place of a bare message is the byte offset of its line, decompressed for gzip. That of a wrapped one is its
+    offset in ``topic/partition``. An unreadable wrapper, or the end of a truncated file, is a :class:`Damage`.
     """
     lines = _unpacked(root / name, name) if is_gzip(name) else _plain(root / name, start, end, name)
     for line in lines:
@@ -210,11 +158,7 @@ def is_gzip(name: str) -> bool:
 
 
 def is_in_lines(path: Place) -> bool:
-    """Whether each line of a plain file is one message, in UTF-8.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """Whether each line of a plain file is one message, in UTF-8."""
     with open_source(path) as file:
         return document_codec(file) is None and packed_as(file.read(_MARK)) is None
 
@@ -254,7 +198,8 @@ def _unpacked(path: Place, origin: str) -> Iterator[_Line | Damage]:
                 yield at, body_of(line, at)
                 at += len(line)
         except _GZIP_DAMAGE as error:
-            yield Damage(origin, at, "FILE_DAMAGED", f"the compressed file is damaged: {error}", _packed_tail(packed))
+            packed.seek(max(0, packed.seek(0, os.SEEK_END) - MAX_RAW))
+            yield Damage(origin, at, "FILE_DAMAGED", f"the compressed file is damaged: {error}", packed.read())
 
 
 def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterator[_Line | Damage]:
@@ -264,12 +209,6 @@ def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterato
     if reason:
         raw = content[values.at - start :][:MAX_RAW]
         yield Damage(origin, values.at, "FILE_DAMAGED", f"{reason}; nothing was read from here on", raw)
-
-
-def _packed_tail(packed: IO[bytes]) -> bytes:
-    size = packed.seek(0, os.SEEK_END)
-    packed.seek(max(0, size - MAX_RAW))
-    return packed.read()
 
 
 def body_of(line: bytes, at: int) -> bytes:
@@ -344,7 +283,6 @@ class LineBlock(NamedTuple):
 
     @property
     def places(self) -> Places:
-        """The byte position of each line in the file."""
         return self.starts + self.place
 
     def messages(self, numbers: Places) -> Iterator[RawMessage]:
@@ -356,14 +294,7 @@ class LineBlock(NamedTuple):
 
 
 def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBlock]:
-    """The lines from byte *start* to byte *end* of a plain file, as bound.
-
-    In a truncated file the blocks end early. :func:`spark_jobs.sources.transports.json_lines.read_lines`, at the end of
-    the last one, then reports what is missing.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """The lines from byte *start* to byte *end* of a plain file; in a truncated file the blocks end early."""
     with open_source(root / name) as file:
         file.seek(start)
         while start < end:

@@ -21,15 +21,17 @@ from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen
 from spark_jobs.sources.transports import json_lines
-from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     Listing,
     as_bound,
     bound_so_far,
+    files_bound_before,
+    files_within,
     gone_unread,
     is_read,
     is_rewritten,
     left_behind,
+    list_source_files,
     may_be_rewritten,
     side_by_side,
     versions_of,
@@ -49,14 +51,7 @@ _WORTH_BYTES = 2**18
 
 @dataclass(frozen=True)
 class MessageFiles(MessageTransport):
-    """Files of messages as a worker needs them: a folder, or one file.
-
-    Args:
-        files: the state of the files when they were bound; used in object storage only.
-
-    Attributes:
-        suffixes: the endings of names that are read in a folder.
-    """
+    """Files of messages: a folder, or one file; *files* is their state when they were bound, in object storage only."""
 
     path: Place
     files: Mapping[str, BoundFile] = field(default_factory=dict, kw_only=True)
@@ -68,23 +63,14 @@ class MessageFiles(MessageTransport):
         """The folder to which the names of source files are relative."""
         return self.path.parent if self.path.is_file() else self.path
 
-    @abstractmethod
     def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """The files of the folder.
-
-        Raises:
-            TerminalError: ``PLACE_MISSING``.
-        """
+        return list_source_files(self.path, self.suffixes, was_read=bool(bound))
 
     @abstractmethod
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]
     ) -> tuple[list[BoundRange], set[str]]:
-        """The readable ranges of unbound bytes, and the files that have to wait.
-
-        Raises:
-            TerminalError: ``SOURCE_REWRITTEN``.
-        """
+        """The readable ranges of unbound bytes, and the files that have to wait."""
 
     @abstractmethod
     def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
@@ -97,13 +83,8 @@ class MessageFiles(MessageTransport):
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """Everything at the source that is not bound.
 
-        A file with an unknown name is one range and becomes one dead letter, so that no one believes it was read. A
-        rewritten file that is read completely is read again; if bound lines were changed, other lines may be lost
-        (G-32). A file that is gone before it was read to its end is an empty range and becomes a dead letter.
-
-        Raises:
-            TerminalError: ``PLACE_MISSING`` when the source's folder does not exist; ``SOURCE_REWRITTEN`` when a file
-                is shorter than its bound part, that part has changed, or a gap was not closed in time (C-93).
+        A file with an unknown name becomes one dead letter; so does one that is gone before it was read to its end. If
+        bound lines were changed, others may be lost (G-32).
         """
         if self.path.is_file():
             file = SourceFile.of(self.path, self.path.name)
@@ -138,11 +119,9 @@ class MessageFiles(MessageTransport):
         return 0
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """As :meth:`Transport.within`."""
         return files_within(self.folder, ranges, interval)
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """As :meth:`Transport.bound_before`."""
         return files_bound_before(self.folder, ranges, interval)
 
     def counts_as_bound(self, name: str) -> bool:
@@ -152,15 +131,12 @@ class MessageFiles(MessageTransport):
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> MessageFiles:
-        """As :meth:`MessageTransport.pinned`."""
         return self if isinstance(self.path, Path) else replace(self, files=files())
 
     def read(self, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """As :meth:`MessageTransport.read`."""
         return self._read(self._as_bound(bound), bound)
 
     def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
-        """As :meth:`MessageTransport.blocks`."""
         return self.in_blocks(bound) if bound.end - bound.start >= _WORTH_BYTES else None
 
     def in_blocks(self, bound: BoundRange) -> Iterator[Block]:
@@ -186,12 +162,7 @@ class MessageFiles(MessageTransport):
 
 @dataclass(frozen=True)
 class LineFiles(MessageFiles):
-    """JSON lines. A plain file may grow: its complete new lines are read, and a partial line waits.
-
-    Args:
-        layout: whether lines are messages or wrap them.
-        offset_gaps: the meaning of offsets without a line (G-113).
-    """
+    """JSON lines. A plain file may grow: its complete new lines are read, and a partial line waits."""
 
     layout: json_lines.Layout
     offset_gaps: OffsetGaps = "lost"
@@ -199,30 +170,19 @@ class LineFiles(MessageFiles):
 
     @classmethod
     def of(cls, mirror: Mirror, source: InLines) -> LineFiles:
-        """The files of a mirror file's source.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
-        """
         from open_mirroring.config.storage import place_of  # imported late: workers need no settings
 
         return cls(place_of(mirror, source.path, source.connection), source.layout, source.offset_gaps)
 
     @property
     def numbering(self) -> Numbering:
-        """As :attr:`MessageTransport.numbering`; bare lines have no numbers."""
         if self.layout == "bare":
             return ""
         return "unbroken" if self.offset_gaps == "lost" else "rising"
 
-    def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """As :meth:`MessageFiles.list_files`."""
-        return json_lines.list_files(self.path, was_read=bool(bound))
-
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]
     ) -> tuple[list[BoundRange], set[str]]:
-        """As :meth:`MessageFiles.beyond`."""
         ranges, half = list[BoundRange](), set[str]()
         for found, is_half in side_by_side(self.folder, partial(_complete_lines, self.folder), unread):
             ranges += found
@@ -230,15 +190,12 @@ class LineFiles(MessageFiles):
         return ranges, half
 
     def grows(self, name: str) -> bool:
-        """As :meth:`MessageFiles.grows`."""
         return not json_lines.is_gzip(name)
 
     def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """As :meth:`MessageFiles.messages`."""
         return json_lines.read_lines(folder, bound.name, bound.start, bound.end, self.layout)
 
     def in_blocks(self, bound: BoundRange) -> Iterator[Block]:
-        """As :meth:`MessageFiles.in_blocks`."""
         folder = self._as_bound(bound)
         is_plain = self.layout == "bare" and self.grows(bound.name) and self._is_known(bound.name)
         if is_plain and json_lines.is_in_lines(folder / bound.name):
@@ -253,7 +210,6 @@ class LineFiles(MessageFiles):
 
 
 def _complete_lines(folder: Place, ahead: BoundRange) -> tuple[list[BoundRange], list[str]]:
-    """The complete unbound lines of a file, and its name if a partial line follows them."""
     found = json_lines.ranges(folder, *ahead)
     end = found[-1].end if found else ahead.start
     is_whole = json_lines.is_gzip(ahead.name) or json_lines.is_blank(folder / ahead.name, end, ahead.end)

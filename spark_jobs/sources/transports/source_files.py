@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, TypeVar
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
+from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
 from open_mirroring.storage.object_store import ObjectReplaced
+from spark_jobs.sources.contract.source import Chosen, longest
 from spark_jobs.sources.transports.source_folders import SourceFile, files_below, folders_around, hides
 
 Item = TypeVar("Item")
@@ -39,6 +43,8 @@ _FORGOTTEN_SECONDS = 86_400
 """A file that is hidden or unfinished for this long will not be renamed any more."""
 _IN_PROGRESS = ("tmp", "temp", "stag", "partial", "progress")
 """Parts of the names of hidden folders in which programs write files before they move them."""
+_WINDOW = re.compile(r"(?:.+/)?(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
+"""The name of a Capture file; time only selects files for a backfill, the order comes from positions (G-01)."""
 _LEFT_SECONDS = 60
 """A writer that writes to another file for this long has finished the previous one."""
 
@@ -46,14 +52,8 @@ _LEFT_SECONDS = 60
 class Listing(NamedTuple):
     """The files of a source, in the order of their names.
 
-    Args:
-        files: those to read.
-        waiting: empty ones, which may be filled later.
-        unknown: those with an unknown kind of name. The caller has to report them.
-        unfinished: those that are still being written, by their names.
-        begun: by folder, the subfolder with which its listing began; earlier ones are assumed to exist.
-        unread: what an operator has to change before it is read, with the reason: broken links, pipes, hidden folders
-            with the number of their files.
+    *waiting* ones are empty, *unknown* ones have another kind of name. *begun*: by folder, where its listing began.
+    *unread* is what an operator has to change before it is read, with the reason.
     """
 
     files: list[SourceFile]
@@ -67,17 +67,8 @@ class Listing(NamedTuple):
 def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
     """All files below a folder; those to read have names that end in one of *suffixes*, in any case.
 
-    A file is hidden if its name, or that of a folder around it, begins with a dot or an underscore. A file that ends as
-    in :data:`UNFINISHED` is still being written. Neither is read, but both are reported if they otherwise would be
-    (G-62).
-
-    Args:
-        root: the folder.
-        suffixes: in lower case.
-        was_read: whether it was read before, so that it may be empty or missing now.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING``, ``ACCESS_DENIED``; what the storage raises.
+    A name with a dot or an underscore in front hides. A hidden file, or one that ends as in :data:`UNFINISHED`, is not
+    read, but reported if it otherwise would be (G-62). What *was_read* before may be empty or missing now.
     """
     if isinstance(root, Path) and not root.is_dir():
         raise TerminalError(
@@ -119,8 +110,7 @@ def finished_name(name: str) -> str:
 def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
     """Files in the order of their names, divided into those to read, waiting, and unknown ones.
 
-    A hidden or unfinished file is not reported if the finished one exists. Nor is it if that would not be read either,
-    such as a checksum or a mark. If it stays so for a day, it counts as unknown (G-62).
+    A hidden or unfinished file is not reported if the finished one exists; after a day it counts as unknown (G-62).
     """
     files, waiting, unknown, unfinished = [], [], [], []
     unread: list[str] = []
@@ -157,10 +147,7 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
 
 
 def _is_copy(file: SourceFile, finished: SourceFile | None) -> bool:
-    """Whether a hidden or unfinished file is left over from copying the finished one.
-
-    A name that only begins with an underscore may be another table's: then the sizes differ.
-    """
+    """Whether a file is left over from copying the finished one; ``_name`` may be another table's if sizes differ."""
     if finished is None:
         return False
     folder, slash, name = finished.name.rpartition("/")
@@ -173,11 +160,7 @@ def is_forgotten(path: Place) -> bool:
 
 
 def left_behind(root: Place, waiting: Sequence[str], ranges: Iterable[BoundRange]) -> tuple[str, ...]:
-    """The waiting files that their writers seem to have left, so that their missing part may never come (G-116).
-
-    They were not written for a day, or another readable file was written a minute later. A writer with an open file
-    writes more often.
-    """
+    """The waiting files that were not written for a day, or for a minute before another one (G-116)."""
     if not waiting:
         return ()
     times = side_by_side(root, lambda one: _written_at(root / one.name), [one for one in ranges if one.start < one.end])
@@ -194,11 +177,7 @@ def _written_at(path: Place) -> float:
 
 
 def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -> int:
-    """Up to where a file is bound that now has *size* bytes.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN`` when it is shorter than that.
-    """
+    """Up to where a file is bound that now has *size* bytes."""
     start = bound.get(name, 0)
     if size < start:
         raise TerminalError(
@@ -211,13 +190,7 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
 
 
 def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether the bound part of a file, up to byte *start*, has changed (G-32).
-
-    Files with the version in *seen* are not opened.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """Whether the bound part of a file, up to byte *start*, has another content than was *seen* (G-32)."""
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version:
         return False
@@ -239,11 +212,7 @@ def versions_of(
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
 ) -> dict[str, FileVersion]:
-    """The versions to store of files that are bound, or will be with *ranges*; nothing if *seen* is None.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """The versions to store of files that are bound, or will be with *ranges*; nothing if *seen* is None."""
     if seen is None:
         return {}
     new = {one.name: one.end for one in ranges}
@@ -275,10 +244,10 @@ def size_of(seen: FileVersion) -> int:
 
 
 def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
-    """The digest of the first *size* bytes: of all of them, or of a beginning and end long enough to detect rewriting.
+    """The digest of the first *size* bytes: of all of them, or of a beginning and an end.
 
-    All bytes are used for local files up to 16 MB; objects have a new version in any case. To compare with a digest of
-    beginning and end, as for objects, it is made *like* that one.
+    All bytes are used for local files up to 16 MB; objects have a new version in any case. To compare, it is made
+    *like* the other one.
     """
     with open_source(path) as file:
         if isinstance(path, Path) and like.startswith(_WHOLE) and 2 * _LOOKED_AT < size <= _LOOKED_THROUGH:
@@ -292,16 +261,8 @@ def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
 def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_once: bool = False) -> Place:
     """The folder, from which a bound file is read in its bound version or not at all (S-06).
 
-    It may be another object now if its bound part is unchanged: lines were appended, or it was copied back.
-
-    Args:
-        folder: where the names of files start; local files are read as they are.
-        bound: the range to read.
-        file: its state when it was bound; None if unknown.
-        at_once: whether the complete range is fetched before reading.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``; what the storage raises.
+    It may be another object now if its bound part is unchanged. *at_once*: the complete range is fetched before
+    reading.
     """
     if isinstance(folder, Path) or file is None or bound.start == bound.end:
         return folder
@@ -327,7 +288,6 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
 
 
 def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
-    """The digest of the object that was looked at; empty if it is replaced meanwhile."""
     try:
         return _digest(path.holding(Held(held.stat)), size, like)
     except ObjectReplaced:
@@ -335,11 +295,7 @@ def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
 
 
 def open_source(path: Place) -> IO[bytes]:
-    """A bound file, opened for reading.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``, ``ACCESS_DENIED``.
-    """
+    """A bound file, opened for reading; ``SOURCE_REWRITTEN`` if it is gone, ``ACCESS_DENIED``."""
     try:
         return path.open("rb")
     except FileNotFoundError as error:
@@ -356,3 +312,38 @@ def _missing(path: Place) -> TerminalError:
         f"the file {str(path)!r} was bound and is not there any more",
         way_out="restore the file: a bound range must stay readable until its batch is committed",
     )
+
+
+def files_within(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
+    """The ranges of files below *folder* whose time is in the interval."""
+    return [bound for bound in ranges if _time_of(folder / bound.name, bound.name) in interval]
+
+
+def files_bound_before(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
+    """The bound ranges of existing files in the interval, and the names of files that are gone."""
+    full = [bound for bound in ranges if bound.end > bound.start]
+    gone = {bound.name for bound in full if _size(folder / bound.name) < bound.end}
+    chosen = files_within(folder, (bound for bound in full if bound.name not in gone), interval)
+    # The time of a missing file is known from its name only, if at all.
+    missed = {name for name in gone if (window := _window(name)) is None or window in interval}
+    return Chosen(longest(chosen), sorted(missed))
+
+
+def _window(name: str) -> datetime | None:
+    match = _WINDOW.fullmatch(name)
+    return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
+
+
+def _time_of(path: Place, name: str) -> datetime | None:
+    """None for a file that is gone since it was listed: the next listing reports it."""
+    try:
+        return _window(name) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
+
+
+def _size(path: Place) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

@@ -1,7 +1,4 @@
-"""Walks through the folders of a source or an export, and reports what cannot be read.
-
-All transports share one walk, on disks and in object storage, so that all of them see the same files (G-62).
-"""
+"""Walks through the folders of a source or an export, on disks and in object storage alike (G-62)."""
 
 from __future__ import annotations
 
@@ -26,13 +23,7 @@ _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class SourceFile(NamedTuple):
-    """A file as it was listed.
-
-    Args:
-        name: its name relative to the root, with ``/`` between parts.
-        version: changes whenever it may have been written.
-        unread: why it cannot be read; empty if it can.
-    """
+    """A file as it was listed; *unread* is why it cannot be read. *version* changes when it may have been written."""
 
     name: str
     size: int
@@ -41,7 +32,6 @@ class SourceFile(NamedTuple):
 
     @classmethod
     def of(cls, path: Place, name: str) -> SourceFile:
-        """The current state of a file."""
         if isinstance(path, ObjectPath):
             known = path.stat()
             return cls(name, known.st_size, known.version)
@@ -49,7 +39,6 @@ class SourceFile(NamedTuple):
 
     @classmethod
     def found(cls, name: str, status: os.stat_result) -> SourceFile:
-        """A file on a disk."""
         return cls(name, status.st_size, f"{status.st_size}:{status.st_mtime_ns}")
 
 
@@ -65,14 +54,6 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
 
     Each folder is read once: under its own name if that is not hidden, else under that of the first link to it. So
     loops of links end, and a hidden folder is read through a link.
-
-    Args:
-        root: where the names of files start.
-        folder: its name.
-        follow: whether to follow links to folders; if not, each is an unread file.
-
-    Raises:
-        TerminalError: ``ACCESS_DENIED``; what the storage raises.
     """
     if isinstance(root, ObjectPath):
         return _objects_below(root, root.store.objects(_key(root, folder)))
@@ -84,13 +65,7 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
 
 
 def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
-    """The folders and the files directly in a folder that is below *root*.
-
-    The files of hidden folders are included, the hidden folders are not. Links to folders are unread files.
-
-    Raises:
-        TerminalError: ``ACCESS_DENIED``; what the storage raises.
-    """
+    """The folders and the files directly in a folder and in its hidden ones; links to folders are unread files."""
     if isinstance(root, ObjectPath):
         keys, objects = root.store.folders(_key(root, folder))
         folders = [root.relative(key) for key in keys]
@@ -120,13 +95,11 @@ class _Walk:
         self.hidden: list[str] = []
 
     def next_one(self) -> str:
-        """The next postponed folder: the first link by name, then a hidden folder."""
         ahead = self.links or self.hidden
         ahead.sort(reverse=True)
         return ahead.pop()
 
     def into(self, folder: str) -> None:
-        """Read a folder and all folders below it, except those that are postponed."""
         ahead = [(folder, os.path.realpath(self._root / folder))]
         is_hidden = is_in_hidden(f"{folder}/")
         while ahead:

@@ -28,11 +28,9 @@ class TextBlock(RowBlock):
 
     @property
     def size(self) -> int:
-        """As :attr:`RowBlock.size`."""
         return int(self.texts.num_rows)
 
     def messages(self, numbers: Places) -> list[ChangeRow]:
-        """As :meth:`RowBlock.messages`."""
         if not len(numbers):
             return []
         chosen = self.texts if len(numbers) == self.texts.num_rows else self.texts.take(pa.array(numbers))
@@ -46,8 +44,8 @@ def cut_blocks(
 ) -> Callable[[pa.RecordBatch | None], None]:
     """Returns a function that receives batches of texts in the order of ``change_seq`` and passes blocks to *take*.
 
-    The rows of the last ``change_seq`` of a batch wait for the next batch, so that no before image is separated from
-    its UPDATE (T-11). None instead of a batch is the end.
+    The last ``change_seq`` of a batch waits for the next batch or None, the end: no before image leaves its UPDATE
+    (T-11).
     """
     sequence = header_places(structure, prefix).get(SEQUENCE)
     held: pa.RecordBatch | None = None

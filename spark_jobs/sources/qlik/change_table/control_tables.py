@@ -1,8 +1,6 @@
 """Reads a task's control tables: the state of its tables, and the DDL applied to them (T-81, T-84, T-85, T-87).
 
-No change contains this. A suspended table sends no changes and would look idle; a missing column may have been renamed.
-An unreadable control table is reported and stops nothing, because tasks write only the configured ones.
-
+No change contains this: a suspended table sends none, and would look idle. An unreadable control table stops nothing.
 Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*.
 """
 
@@ -11,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from open_mirroring.changes.told_statements import ColumnStep, Statement, Told
 from open_mirroring.config.names import SourceName
@@ -35,13 +33,10 @@ _CONTRADICTED = ColumnStep("")
 
 
 def statements_of(rows: Iterable[tuple[str, Any, Any, Any, Any]]) -> dict[str, list[Statement]]:
-    """The statements on each table, in order.
+    """The statements on each table, in order, from table, ``change_seq``, time, type and details of each row.
 
-    A task may record one twice, for the table and for its change table. If the two contradict each other about a
-    column, neither counts. If a row has no position in the order, no statement on its table counts.
-
-    Args:
-        rows: table, ``change_seq``, time, type and details of each row.
+    A task may record one twice; if the two contradict each other about a column, neither counts. If a row has no
+    position in the order, no statement on its table counts.
     """
     found: dict[str, dict[str, Statement]] = {}
     unplaced: set[str] = set()
@@ -69,10 +64,12 @@ def _as_one(first: Statement, second: Statement) -> Statement:
 
 
 def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
-    """The columns and the table's new name; the columns are unknown if the details are not as documented."""
     try:
         told = json.loads(str(text or "{}"), object_pairs_hook=_unique)
-        columns = {name.casefold(): _step(one) for name, one in (told.get("columns") or {}).items()}
+        columns = {
+            name.casefold(): ColumnStep(str(one.get("action") or "").upper(), _name(one.get("columnNewName")))
+            for name, one in (told.get("columns") or {}).items()
+        }
         renamed_to = _name(told.get("tableNewName"))
         is_other = renamed_to is not None and renamed_to != told.get("table")
         return columns, renamed_to if is_other else None
@@ -85,10 +82,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({name.casefold() for name in found}) != len(pairs):
         raise ValueError("a name is there twice")
     return found
-
-
-def _step(one: Mapping[str, Any]) -> ColumnStep:
-    return ColumnStep(str(one.get("action") or "").upper(), _name(one.get("columnNewName")))
 
 
 def _name(value: Any) -> str | None:
@@ -135,20 +128,11 @@ class SignalTable(JdbcTable):
     def spelled(self, names: Collection[str]) -> dict[str, SourceName]:
         """The database's spelling of the control tables and their schema, for those that the login sees."""
         found: dict[str, SourceName] = {}
-        lines = [SourceName(str(x["schema"]), str(x["name"])) for x in self._alike(names)]
+        alike = self._query("looking for control tables", self._dialect.alike_query(self._name.schema, *names))
+        lines = [SourceName(str(line["schema"]), str(line["name"])) for line in alike]
         for one in sorted(lines, key=lambda one: one.schema == self._name.schema):
             found[one.table.lower()] = one
         return found
-
-    def _alike(self, names: Collection[str]) -> Sequence[Mapping[str, Any]]:
-        return self._query("looking for control tables", self._dialect.alike_query(self._name.schema, *names))
-
-
-class _Row(NamedTuple):
-    """A row of a control table: the mirrored table that it names, and the other requested columns."""
-
-    table: str
-    rest: Sequence[Any]
 
 
 class _Reading:
@@ -161,8 +145,7 @@ class _Reading:
         self.unread: list[str] = []
         self.tasks: dict[str, set[str]] = {}
 
-    def rows(self, name: str, columns: Sequence[str], newest: str | None = None) -> list[_Row] | None:
-        """The rows of the mirror's task and tables; None if the table cannot be read."""
+    def rows(self, name: str, columns: Sequence[str], newest: str | None = None) -> list[tuple[str, list[Any]]] | None:
         spelled = self.spelled.get(name)
         asked = (_TASK, _OWNER, _NAME, *columns)
         lines = None
@@ -178,11 +161,10 @@ class _Reading:
                 continue
             self.tasks.setdefault(table, set()).add(str(task or ""))
             if is_of_task(str(task or ""), self._task):
-                found.append(_Row(table, rest))
+                found.append((table, rest))
         return found
 
     def tasks_of(self, table: str) -> set[str]:
-        """The mirror's tasks, without case, for which control tables name a table."""
         own = {task.casefold() for task in self.tasks.get(table, ())}
         return own if self._task is None else own & {self._task.casefold()}
 
@@ -197,18 +179,18 @@ def read_control_tables(
     """The content of control tables about mirrored tables.
 
     *tables* are by owner and name in lower case, as in control tables. *task* is the task whose rows count; None: all.
-
-    Raises:
-        TransientError: ``UNREACHABLE``.
     """
     reading = _Reading(spark, connection, schema, tables, task)
     found: dict[tuple[str, str], str] = {}
-    for row in reading.rows(_SUSPENDED, ("suspend_reason", "suspend_timestamp")) or ():
-        reason, since = row.rest
+    for table, (reason, since) in reading.rows(_SUSPENDED, ("suspend_reason", "suspend_timestamp")) or ():
         why = f": {shown(str(reason))}" if reason else ""
         what = f"the task suspended it at {since}{why}; no change of it comes, though there may be some"
-        found[row.table, TABLE_SUSPENDED] = what
-    for table, (count, newest) in _errors(reading.rows(_EXCEPTIONS, (), "error_time") or ()).items():
+        found[table, TABLE_SUSPENDED] = what
+    errors: dict[str, tuple[int, str]] = {}
+    for table, (number, at) in reading.rows(_EXCEPTIONS, (), "error_time") or ():
+        before, last = errors.get(table, (0, ""))
+        errors[table] = before + int(number), max(last, str(at or ""))
+    for table, (count, newest) in errors.items():
         found[table, TASK_ERRORS] = (
             f"the task recorded {count} errors of it, the newest at {newest} UTC, in {_EXCEPTIONS}: changes of the "
             "table in its database may have failed"
@@ -223,21 +205,11 @@ def read_control_tables(
     found |= {(ANY_TABLE, code): what for code, what in _task_signals(reading, task)}
     told = None
     if statements is not None:
-        of_one = [row for row in statements if len(reading.tasks_of(row.table)) == 1]
-        told = statements_of((row.table, *row.rest) for row in of_one)
+        told = statements_of((table, *rest) for table, rest in statements if len(reading.tasks_of(table)) == 1)
     return Told(found, told)
 
 
-def _errors(rows: Iterable[_Row]) -> dict[str, tuple[int, str]]:
-    found: dict[str, tuple[int, str]] = {}
-    for row in rows:
-        before, last = found.get(row.table, (0, ""))
-        found[row.table] = before + int(row.rest[0]), max(last, str(row.rest[1] or ""))
-    return found
-
-
 def _task_signals(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
-    """Report tables whose rows belong to another task than the mirror file's, or to several."""
     named = {one for tasks in reading.tasks.values() for one in tasks}
     if task is not None:
         if named and task.casefold() not in {one.casefold() for one in named}:

@@ -1,9 +1,7 @@
 """Decodes rows of Qlik change tables into rows of the change log.
 
-The decoder is a pure function of the rows. Transports pass each row as one message. The decoder pairs before images
-with their updates by ``change_seq`` (T-11); rows of a pair from different calls wait for each other in the log.
-
-Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
+Before images are paired with their updates by ``change_seq`` (T-11); a half waits for the other in the log. Public
+source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
 """
 
 from __future__ import annotations
@@ -21,18 +19,19 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LE
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
+    Decoder,
     Dispositions,
     LoggedHalf,
     MirroredTable,
     Refusal,
     TableDamage,
+    TableNames,
     Unjoinable,
     Waiting,
     damaged_row,
 )
-from spark_jobs.sources.contract.table_names import TableNames
-from spark_jobs.sources.qlik.change_table.pairs import BEFORE, ReadRow, Together, read_header
 from spark_jobs.sources.qlik.change_table.rows import (
+    MASK,
     OPERATION,
     TRANSACTION,
     ChangeRow,
@@ -44,8 +43,12 @@ from spark_jobs.sources.qlik.change_table.rows import (
     row_bytes,
 )
 from spark_jobs.sources.qlik.change_table.updates import (
+    BEFORE,
     MaskReadings,
+    ReadRow,
+    Together,
     absent_columns,
+    read_header,
     read_mask,
     refuse_denied_change,
     refuse_mask_without_bits,
@@ -53,8 +56,6 @@ from spark_jobs.sources.qlik.change_table.updates import (
 )
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.positions import qlik_position
-
-__all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
 
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
@@ -89,7 +90,7 @@ class ChangeTableSettings(NamedTuple):
 DEFAULT_SETTINGS = ChangeTableSettings()
 
 
-class QlikChangeTableDecoder:
+class QlikChangeTableDecoder(Decoder):
     """Decodes rows of change tables."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
@@ -100,14 +101,9 @@ class QlikChangeTableDecoder:
         self._latest: tuple[Structure, RowLayout | Refusal] | None = None
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> ChangeRow:
-        """As :meth:`Decoder.again`."""
         return read_row(origin, place, body)
 
     def decode(self, messages: Iterable[_Message]) -> Decoded:
-        """Decode rows: none is skipped, and none stops the others.
-
-        A before image whose UPDATE is among the rows makes no row of its own and counts as ``metadata``.
-        """
         entries = [self._read(message) for message in messages]
         together = Together((e for e in entries if isinstance(e, ReadRow)), self.settings.mask_order)
         rows: list[LogRow] = []
@@ -166,8 +162,7 @@ class QlikChangeTableDecoder:
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
         """The half that leaves a key, if a before image shows a key change that its UPDATE did not (T-19).
 
-        Without a mask, and if images need not be stored, an UPDATE alone counts as one that kept its key. A later image
-        corrects that. If its key is unreadable, the key that the UPDATE left is unknown: a dead letter stops the table.
+        If its key is unreadable, the key that the UPDATE left is unknown: a dead letter stops the table.
         """
         for row in map(restored, in_order(pieces)):
             entry = self._read(row)
@@ -185,14 +180,13 @@ class QlikChangeTableDecoder:
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letter of a pair whose other half never came.
-
-        Its key stays unknown on purpose: the missing half may concern any row, so the table has to stop.
-        """
-        return [letter_of_pieces(pieces, missing_half(pieces, reason))]
+        """The missing half may concern any row: without a key, the table has to stop."""
+        what = f"{reason}: the UPDATE of a before image did not come; {_KEEP}"
+        if any(piece.piece == 1 for piece in pieces):
+            what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
+        return [letter_of_pieces(pieces, Refusal("ROWS_MISSING", what))]
 
     def _read(self, message: _Message) -> ReadRow | LogRow | str:
-        """A row with its header parsed, its dead letter, or the name of its table if that is not mirrored."""
         if isinstance(message, Damage):
             return damaged_row(message)
         if isinstance(message, TableDamage):
@@ -214,16 +208,13 @@ class QlikChangeTableDecoder:
         mask: MaskReadings | Refusal | None = None
         if operation != BEFORE:
             try:
-                mask = read_mask(layout, message.values, self.settings.mask_order)
+                mask = read_mask(layout, layout.header(MASK, message.values), self.settings.mask_order)
             except Refusal as refusal:
                 mask = refusal
         return ReadRow(message, layout, operation, sequence, mask)
 
     def _foreign(self, row: ChangeRow) -> LogRow | str:
-        """The name of a table that is not mirrored, or a dead letter if only its spelling differs (G-13).
-
-        It has no key, because it is unknown which row of the mirrored table it would be.
-        """
+        """The name of a table that is not mirrored, or a dead letter if only its spelling differs (G-13)."""
         name = row.structure.table
         try:
             self._names.refuse_other_case(name)
@@ -259,7 +250,7 @@ class QlikChangeTableDecoder:
         layout, values = entry.layout, entry.row.values
         try:
             if entry.operation == BEFORE:
-                return () if together.has_update(entry) else (self._fragment(entry, 0),)
+                return () if entry.identity in together.updated else (self._fragment(entry, 0),)
             if isinstance(entry.mask, Refusal):
                 raise entry.mask
             if entry.operation == UPDATE:
@@ -307,7 +298,6 @@ class QlikChangeTableDecoder:
         return (self._change(entry, 0, KEY_LEFT, left, cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
-        """Whether an UPDATE without before image has to wait for one."""
         keys = entry.layout.key_places
         stored = self.settings.before_images
         has_images = together.has_images(entry.layout.source) if stored is None else stored
@@ -373,14 +363,6 @@ def senders_of(layout: RowLayout) -> tuple[Sender, ...]:
     """The writers of the rows of a structure, if known (T-95)."""
     sender = layout.structure.sender
     return ((layout.source, sender),) if sender else ()
-
-
-def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:
-    """Why the pieces of one pair are useless alone; *reason* says how long they waited."""
-    if any(piece.piece == 1 for piece in pieces):
-        what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
-        return Refusal("ROWS_MISSING", what)
-    return Refusal("ROWS_MISSING", f"{reason}: the UPDATE of a before image did not come; {_KEEP}")
 
 
 def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:

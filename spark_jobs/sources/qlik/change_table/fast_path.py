@@ -1,9 +1,7 @@
 """The fast path of change tables: most rows are decoded as columns.
 
-The exact decoder (:mod:`spark_jobs.sources.qlik.change_table.decoder`) defines the format. The fast path reads rows
-only if it proves that the decoder would give the same, and reads all rows of one ``change_seq`` or none. Two decisions
-of the decoder depend on the rows of a call: whether the source stores before images (T-19), and how masks are read
-(T-24). Both matter only to UPDATEs without a before image. If one of these would be left, the complete block is.
+It reads all rows of one ``change_seq`` or none. Whether the source stores before images (T-19), and how masks are read
+(T-24), depends on all rows: if an UPDATE without before image would be left, the complete block is.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from spark_jobs.sources.contract.fast_decoder import DATED_SCHEMA, SCHEMA, Taken
 from spark_jobs.sources.contract.message_blocks import Places
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock
 from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder, senders_of
-from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
     OPERATION,
@@ -34,13 +31,14 @@ from spark_jobs.sources.qlik.change_table.rows import (
     RowLayout,
 )
 from spark_jobs.sources.qlik.change_table.updates import (
+    BEFORE,
     MaskReading,
     MaskReadings,
     choose_reading,
     has_no_bit,
-    is_no_mask,
     judged_places,
-    mask_readings,
+    operation_of,
+    read_mask,
     tells_nothing,
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_positions
@@ -61,7 +59,6 @@ class FastChangeRows:
         self._decoder = decoder
 
     def take(self, block: TextBlock) -> Taken:
-        """As :meth:`FastDecoder.take`."""
         layout = self._decoder.layout(block.structure)
         found = None
         if isinstance(layout, RowLayout) and not self._decoder.settings.sparse_updates:
@@ -78,15 +75,12 @@ class FastChangeRows:
 
 
 class _Look:
-    """One block, analyzed once."""
-
     def __init__(self, block: TextBlock, layout: RowLayout, decoder: QlikChangeTableDecoder) -> None:
         self._block, self._layout, self._settings = block, layout, decoder.settings
         self._texts = block.texts
         self._size = block.texts.num_rows
 
     def taken(self) -> tuple[pa.Table, Booleans, int] | None:
-        """The rows, which rows of the block they and their before images are, and the number of images; or None."""
         sequences = self._header(SEQUENCE)
         has_sequence = sequences.is_valid().to_numpy(zero_copy_only=False)
         if np.count_nonzero(np.diff(has_sequence)) > 1:
@@ -129,7 +123,6 @@ class _Look:
         return pa.nulls(self._size, pa.string()) if at is None else self._texts.column(at)
 
     def _operations(self) -> npt.NDArray[np.int8]:
-        """The code of each row's operation; each distinct spelling is read once."""
         said, named = self._header(OPERATION).dictionary_encode(), self._header(OPERATION_NAME).dictionary_encode()
         says, names = [*said.dictionary.to_pylist(), None], [*named.dictionary.to_pylist(), None]
         spelled = said.indices.fill_null(len(says) - 1).to_numpy().astype(np.int64) * len(names)
@@ -139,10 +132,7 @@ class _Look:
         return np.array(codes, np.int8)[of_row]
 
     def _have_masks(self, does: npt.NDArray[np.int8]) -> Booleans:
-        """Which rows have a readable mask, or none, or need none: before images (T-13).
-
-        The mask of an INSERT or DELETE also has to name something (T-21).
-        """
+        """Which rows have a readable mask, naming something for an INSERT or DELETE (T-21), or need none (T-13)."""
         told, of_row = self._masks()
         sound: Booleans = np.array([not isinstance(one, Refusal) for one in told])[of_row]
         names_any = np.array(
@@ -187,10 +177,8 @@ class _Look:
         return kept
 
     def _readings(self, text: str) -> MaskReadings | Refusal | None:
-        if is_no_mask(text):
-            return None
         try:
-            return mask_readings(self._layout, text, self._settings.mask_order)
+            return read_mask(self._layout, text, self._settings.mask_order)
         except Refusal as refusal:
             return refusal
 
@@ -202,7 +190,6 @@ class _Look:
         return updates, of_group[group[updates]]
 
     def _keep_their_key(self, updates: Places, befores: Places) -> Booleans:
-        """Which UPDATEs spell their key like their before image."""
         same = np.ones(len(updates), bool)
         for at in self._layout.key_places:
             column = self._texts.column(at)
@@ -245,9 +232,8 @@ class _Look:
         return denying
 
     def _images(self, places: Places) -> tuple[pa.Array, Booleans]:
-        """The images of some rows, and which of them contain more than their key."""
         columns = [self._texts.column(place).take(pa.array(places)) for place, _ in self._layout.kept]
-        more = self._layout.value_places()
+        more = self._layout.value_places
         says_more = np.zeros(len(places), bool)
         for (place, _), column in zip(self._layout.kept, columns, strict=True):
             if place in more:
@@ -255,7 +241,6 @@ class _Look:
         return json_objects([name for _, name in self._layout.kept], columns), says_more
 
     def _marks(self, befores: Places, afters: Places) -> pa.Array:
-        """The marks of the before images of some rows, as :meth:`RowLayout.mark`; null if there is none."""
         marks = np.zeros(len(befores), np.int16)
         is_marked: Booleans = befores >= 0
         if not (self._layout.is_marked and is_marked.any()):
@@ -322,7 +307,6 @@ def _code(oper: str | None, name: str | None) -> int:
 
 
 def _digits(sequences: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of texts with the length of a ``change_seq``, one line each."""
     offsets = np.frombuffer(sequences.buffers()[1], np.int32)[sequences.offset : sequences.offset + 1]
     content = np.frombuffer(sequences.buffers()[2] or b"", np.uint8)
     start = int(offsets[0])
@@ -330,7 +314,6 @@ def _digits(sequences: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _are_ascending_sequences(sequences: pa.Array) -> bool:
-    """Whether all values are sequences, spelled as in positions, in ascending order."""
     if not len(sequences):
         return False
     if not pc.all(pc.equal(pc.binary_length(sequences), SEQUENCE_DIGITS)).as_py():
@@ -344,17 +327,14 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
-    """The canonical key of some rows, and for which of them it is proved; None if none can be.
-
-    A table without key has null keys, which are proved.
-    """
+    """The canonical key of some rows, if any, and for which of them it is proved; None if none can be."""
     proven = np.ones(len(rows), bool)
     columns, converters = [], layout.key_converters
     for at in layout.key_in_order:
         if at is None or at not in converters:
             return None
         column = texts.column(at).take(pa.array(rows))
-        spelled = canonical_column(layout.type_at(at), converters[at], column)
+        spelled = canonical_column(layout.types[at], converters[at], column)
         proven &= spelled.is_valid().to_numpy(zero_copy_only=False)
         columns.append(spelled)
     return (json_lists(columns) if columns else pa.nulls(len(rows), pa.string())), proven

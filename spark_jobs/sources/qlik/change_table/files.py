@@ -1,17 +1,15 @@
 """Finds the data files of change tables in a file target, and reads their rows.
 
-A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition if Change Data
-Partitioning is on. Once a data file is finished, its ``.dfm`` appears next to it (T-40 to T-42).
-
-Public source: Qlik help, *File target: data files, change tables, metadata files*.
+Files are ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, perhaps in a folder per partition; a ``.dfm`` appears
+next to a finished one (T-40 to T-42). Public source: Qlik help, *File target*.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -27,17 +25,19 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.protocols.table_stops import LOAD_UNREAD
 from open_mirroring.storage.object_path import Place
-from spark_jobs.sources.contract.announced import Announced, Note
-from spark_jobs.sources.contract.decoded import Damage, Refusal, TableDamage, shown
-from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Seen, Survey
-from spark_jobs.sources.contract.table_names import TableNames
-from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
-from spark_jobs.sources.qlik.change_table.metadata_versions import (
-    Metadata,
-    metadata_digest,
-    of_data_file,
-    of_data_files,
+from spark_jobs.sources.contract.decoded import Damage, Refusal, TableDamage, TableNames, shown
+from spark_jobs.sources.contract.source import (
+    Announced,
+    Chosen,
+    Format,
+    Found,
+    MessageTransport,
+    Note,
+    Seen,
+    Survey,
+    unread_text,
 )
+from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
     OPERATION,
@@ -48,15 +48,14 @@ from spark_jobs.sources.qlik.change_table.rows import (
     column_type,
     header_name,
 )
-from spark_jobs.sources.qlik.change_table.survey import ExistingTable, survey_files
 from spark_jobs.sources.qlik.data_files import has_binary, is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
-from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
-    Listing,
     as_bound,
     bound_so_far,
+    files_bound_before,
+    files_within,
     is_read,
     is_rewritten,
     left_behind,
@@ -72,6 +71,8 @@ from spark_jobs.sources.transports.source_folders import SourceFile
 NOT_STORED = Note("there is a full load of the table, and no change table yet")
 LOAD_FILE = "LOAD"
 """The prefix of a full load's files."""
+_BETWEEN = "|"
+"""Separates, in the version of a data file, its own from version and digest of its metadata file (G-32)."""
 _WORTH_BYTES = 2**18
 """Smaller files are decoded row by row: decoding as columns has a fixed cost."""
 
@@ -81,9 +82,9 @@ class ChangeFiles(MessageTransport):
     """The folder of a file target.
 
     Args:
-        suffix: the suffix of change table folders (T-01).
+        suffix: the suffix of change table folders, in any case (T-01, T-62).
         prefix: the prefix of header columns (T-02).
-        unloaded: those of them without an initial load.
+        unloaded: those of the *tables* without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
         files: the state of the files when they were bound; used in object storage only.
         encoding: the encoding of text files without a byte order mark (T-46).
@@ -102,11 +103,6 @@ class ChangeFiles(MessageTransport):
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
-        """The folder of a mirror file's source.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
-        """
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
         path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
@@ -114,333 +110,281 @@ class ChangeFiles(MessageTransport):
         return cls(path, *how, unloaded=unloaded, encoding=source.encoding)
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """See :func:`find_files`."""
-        known = None if seen is None else seen(bound)
-        return find_files(self.path, bound, self.suffix, known, self.timeout_hours, self.tables, self.unloaded)
+        """Finished data files of change tables that were never bound, and files that have to wait.
+
+        A data file is finished when its metadata file exists and is complete JSON (T-42). One with an unknown kind of
+        name, or that waited too long, is a damage of its table. One that was written since it was bound, or whose
+        metadata file was, is bound again completely (G-32).
+        """
+        root, known = self.path, None if seen is None else seen(bound)
+        everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
+        found = [file for file in everything.files if self._folder(file.name)]
+        unready = [name for name in everything.waiting if self._folder(name)]
+        unfinished = [name for name in everything.unfinished if self._folder(name)]
+        described = {stem(file.name): file for file in found if file.name.lower().endswith(SUFFIX)}
+        data = {file.name: file for file in found if not file.name.lower().endswith(SUFFIX)}
+        beside = {name: described[stem(name)] for name in data if stem(name) in described}
+        fresh = [file for name, file in data.items() if self._is_fresh(file, beside.get(name), bound, known)]
+        ready = side_by_side(root, lambda f: f.name in beside and _is_complete(root / beside[f.name].name), fresh)
+        ranges = [BoundRange(file.name, 0, file.size) for file, is_ready in zip(fresh, ready, strict=True) if is_ready]
+        empty = {name for name in unready if is_said_empty(root / name)}
+        waiting = [name for name in (*unready, *unfinished) if name not in empty]
+        waiting += [file.name for file, is_ready in zip(fresh, ready, strict=True) if not is_ready]
+        never = [name for name in waiting if name not in bound and name not in unfinished]
+        ranges += [BoundRange(name, 0, 0) for name in never if self._is_overdue(name, described)]
+        # A waiting file does not count as seen: it may change, and is read when its metadata file is complete.
+        versions = self._versions([data[name] for name in data.keys() - {*waiting}], beside, bound, ranges, known)
+        unknown = [file for file in everything.unknown if self._folder(file.name)]
+        ranges += [BoundRange(file.name, 0, file.size) for file in unknown if file.size and file.name not in bound]
+        waiting += [described[name].name for name in described.keys() - {stem(n) for n in (*data, *empty)}]
+        overdue = left_behind(root, [n for n in waiting if n not in unready or stem(n) in described], ranges)
+        names = [file.name for file in everything.files]
+        refused = dict([*self._unread_loads(names), *self._elsewhere(names)])
+        return Found(
+            ranges, sorted(waiting), versions=versions, refused=refused, overdue=overdue, unread=everything.unread
+        )
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """As :meth:`Transport.within`."""
         return files_within(self.path, ranges, interval)
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """As :meth:`Transport.bound_before`."""
         return files_bound_before(self.path, ranges, interval)
 
     def survey(self) -> Survey:
-        """As :meth:`Transport.survey`."""
         unread = list_source_files(self.path, (*DATA_SUFFIXES, SUFFIX), was_read=True).unread
-        return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix, unread)
+        there = {}
+        for folder, dfm in self._last_metadata():
+            there[self._described(folder, dfm)] = () if dfm is None else [name.lower() for name in dfm.names]
+        why = f"; {unread_text(unread)}" if unread else ""
+        missing = [one for one in self.tables if one not in there]
+        unseen = {one: f"no folder {one + self.suffix!r} has a file with its metadata file{why}" for one in missing}
+        mask = (self.prefix + MASK).lower()
+        return Survey(unseen, [one for one in self.tables if one in there and mask not in there[one]])
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """As :meth:`Transport.announced`: from the metadata files, without reading rows."""
-        loads = _full_loads(self.path)
-        for folder, dfm in _last_metadata(self.path, self.suffix):
-            table = folder.name[: -len(self.suffix)] if dfm is None or "." not in dfm.table else dfm.table
+        loads = self._full_loads()
+        for folder, dfm in self._last_metadata():
+            table = self._described(folder, dfm)
             beside = folder.with_name(folder.name[: -len(self.suffix)] or folder.name)
-            path, load = loads.pop(beside, ("", None))
-            described = next((one for one in (dfm, load) if one is not None), None)
+            load = loads.pop(beside, None)
+            described = dfm or load
             if described is None or "." not in table:
                 continue
             # Its metadata files may lack the key; those of the full load describe the source table itself.
-            key = described.key or (() if load is None else load.key)
+            key = described.key or (load.key if load else None) or None
             for told in form.announced([ChangeRow(folder.name, 0, structure_of(described, table), ())]):
-                yield told._replace(key=key or None, load=_settings_of(path))
-        for path, load in loads.values():
-            for told in form.announced([ChangeRow(path, 0, structure_of(load, load.table), ())]):
+                yield told._replace(key=key, load=_settings_of(beside) if load else ())
+        for path, load in loads.items():
+            for told in form.announced([ChangeRow(str(path), 0, structure_of(load, load.table), ())]):
                 yield told._replace(key=load.key or None, notes=(NOT_STORED,), load=_settings_of(path))
 
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> ChangeFiles:
-        """As :meth:`MessageTransport.pinned`."""
         if isinstance(self.path, Path):
             return self
-        return replace(self, files={n: one._replace(seen=of_data_file(one.seen)) for n, one in files().items()})
-
-    def _as_bound(self, bound: BoundRange) -> Place:
-        return as_bound(self.path, bound, self.files.get(bound.name))
+        return replace(self, files={n: one._replace(seen=_own(one.seen)) for n, one in files().items()})
 
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
-        """See :func:`read_file`."""
-        return read_file(self._as_bound(bound), bound, self.suffix, self.prefix, self.tables, self.encoding)
+        """The rows of one bound file, in order; *place* counts them from 0.
+
+        A file that is damaged or contradicts its metadata file, which names the table, ends with a damage of that.
+        """
+        for found in self._batches(bound):
+            if isinstance(found, TextBlock):
+                yield from found.messages(np.arange(found.size))
+            else:
+                yield found
 
     def blocks(self, bound: BoundRange) -> Iterator[TextBlock | TableDamage] | None:
-        """As :meth:`MessageTransport.blocks`; a ``change_seq`` is in one block."""
-        if bound.end < _WORTH_BYTES:
-            return None
-        folder, how = self._as_bound(bound), (self.suffix, self.prefix, self.tables, self.encoding)
-        return cut_file(self.prefix, read_batches(folder, bound, *how))
+        return self.cut(self._batches(bound)) if bound.end >= _WORTH_BYTES else None
 
-
-def find_files(
-    root: Place,
-    bound: Mapping[str, int],
-    suffix: str = TABLE_SUFFIX,
-    seen: Mapping[str, FileVersion] | None = None,
-    timeout_hours: float = 24,
-    mirrored: Collection[str] = (),
-    unloaded: Collection[str] = (),
-) -> Found:
-    """Finished data files of change tables that were never bound, and files that have to wait.
-
-    A data file is finished when its metadata file exists and is complete JSON (T-42). A metadata file without its data
-    file waits, too. A file with an unknown kind of name is a damage of its table, because it may contain changes. A
-    data file that has grown or was rewritten since it was bound (G-32), or whose metadata file was, is bound again
-    completely; the plan drops the duplicates. A data file that has waited too long for its metadata file, or for its
-    content, is bound without a byte. It is then a damage of its table, and is read once it is complete.
-
-    Args:
-        root: the folder of the file target.
-        bound: file name below *root* to the size up to which it was bound.
-        suffix: the suffix of change table folders, in any case (T-62).
-        seen: the versions of bound files when they were last seen; None if not needed.
-        timeout_hours: how long a file may wait.
-        mirrored: the mirrored tables; refused with ``TABLE_NAME_DIFFERS`` if their changes have another suffix.
-        unloaded: those of them without an initial load; refused with ``LOAD_UNREAD`` if a full load has rows of them.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING``; ``SOURCE_REWRITTEN`` when a file is shorter than its bound part.
-    """
-    everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
-    listed = _in_change_tables(root, everything, suffix)
-    described = {stem(file.name): file for file in listed.files if file.name.lower().endswith(SUFFIX)}
-    data = {file.name: file for file in listed.files if not file.name.lower().endswith(SUFFIX)}
-    beside = {name: described[stem(name)] for name in data if stem(name) in described}
-    fresh = list(_fresh(root, data, beside, bound, seen))
-    ready = side_by_side(root, lambda f: f.name in beside and _is_complete(root / beside[f.name].name), fresh)
-    ranges = [BoundRange(file.name, 0, file.size) for file, is_ready in zip(fresh, ready, strict=True) if is_ready]
-    empty = {name for name in listed.waiting if is_said_empty(root / name)}
-    waiting = [name for name in (*listed.waiting, *listed.unfinished) if name not in empty]
-    waiting += [file.name for file, is_ready in zip(fresh, ready, strict=True) if not is_ready]
-    never = [name for name in waiting if name not in bound and name not in listed.unfinished]
-    ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
-    # A waiting file does not count as seen: it may change, and is read when its metadata file is complete.
-    known = [data[name] for name in data.keys() - {*waiting}]
-    versions = versions_of(root, known, bound, ranges, None if seen is None else of_data_files(seen))
-    versions |= _with_metadata(root, [file.name for file in known if file.name in beside], beside, versions, seen or {})
-    ranges += [BoundRange(file.name, 0, file.size) for file in listed.unknown if file.size and file.name not in bound]
-    waiting += [described[name].name for name in described.keys() - {stem(n) for n in (*data, *empty)}]
-    overdue = left_behind(root, [n for n in waiting if n not in listed.waiting or stem(n) in described], ranges)
-    names = [file.name for file in everything.files]
-    refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}
-    refused |= {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
-    return Found(ranges, sorted(waiting), versions=versions, refused=refused, overdue=overdue, unread=listed.unread)
-
-
-def _in_change_tables(root: Place, listed: Listing, suffix: str) -> Listing:
-    def is_in_one(name: str) -> bool:
-        return change_folder(root, name, suffix) is not None
-
-    return Listing(
-        [file for file in listed.files if is_in_one(file.name)],
-        [name for name in listed.waiting if is_in_one(name)],
-        [file for file in listed.unknown if is_in_one(file.name)],
-        [name for name in listed.unfinished if is_in_one(name)],
-        unread=listed.unread,
-    )
-
-
-def _fresh(
-    root: Place,
-    data: Mapping[str, SourceFile],
-    beside: Mapping[str, SourceFile],
-    bound: Mapping[str, int],
-    seen: Mapping[str, FileVersion] | None,
-) -> Iterator[SourceFile]:
-    """The data files that are not bound completely, or that changed since, or whose metadata files *beside* did."""
-    own = None if seen is None else of_data_files(seen)
-    for name, file in data.items():
-        start = bound_so_far(root, name, file.size, bound)
-        if (
-            file.size != start
-            or may_be_rewritten(file, start, own)
-            or is_rewritten(root, file, start, own)
-            or (seen and name in beside and Metadata.of(seen.get(name)).is_another(root, beside[name]))
-        ):
-            yield file
-
-
-def _with_metadata(
-    root: Place,
-    names: Iterable[str],
-    beside: Mapping[str, SourceFile],
-    versions: Mapping[str, FileVersion],
-    seen: Mapping[str, FileVersion],
-) -> dict[str, FileVersion]:
-    """The versions to store of data files that are new, or of which either file has another version (G-32)."""
-    own = {**of_data_files(seen), **versions}
-    other = [
-        name
-        for name in names
-        if name in versions or (name in seen and Metadata.of(seen[name]).version != beside[name].version)
-    ]
-    digests = side_by_side(root, lambda name: metadata_digest(root / beside[name].name), other)
-    return {n: Metadata(beside[n].version, digest).behind(own[n]) for n, digest in zip(other, digests, strict=True)}
-
-
-def _elsewhere_alone(
-    root: Place, files: Collection[str], suffix: str, mirrored: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Mirrored tables whose only change table folder has another suffix, and that folder (T-62).
-
-    A folder's content is known from its last metadata file, which has the columns of every change table.
-    """
-    own = {table_of_folder(root, name, suffix).lower() for name in files} - {""}
-    last = {
-        name.rpartition("/")[0]: name
-        for name in files
-        if name.lower().endswith(SUFFIX)
-        and change_folder(root, name, suffix) is None
-        and not name.rpartition("/")[2].upper().startswith(LOAD_FILE)
-    }
-    names = TableNames(mirrored)
-    for folder, name in sorted(last.items()):
-        with suppress(Refusal, OSError):
-            dfm = read_dfm((root / name).read_bytes())
-            headers = {wanted for wanted in (SEQUENCE, OPERATION) for one in dfm.names if one.lower().endswith(wanted)}
-            table = names.meant_by(dfm.table)
-            if table in mirrored and headers == {SEQUENCE, OPERATION} and not _is_there(dfm.table, own):
-                yield str(table), folder
-
-
-def _is_there(table: str, folders: Collection[str]) -> bool:
-    return any(_are_one(table.lower(), folder) for folder in folders)
-
-
-def _elsewhere(table: str, folder: str, suffix: str) -> TerminalError:
-    return TerminalError(
-        "TABLE_NAME_DIFFERS",
-        f"the folder {folder!r} holds changes of it, and its name does not end with {suffix!r}: nothing of it is read",
-        where=f"table {table}",
-        way_out="set `table_suffix` to what the folders of the task's change tables end with",
-    )
-
-
-def _unread_loads(root: Place, files: Iterable[str], unloaded: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Tables without an initial load of which a full load has rows, and the metadata file of that (T-96)."""
-    for name in files:
-        folders, file = [root.name, *PurePosixPath(name).parts[:-1]], PurePosixPath(name).name
-        if not (file.upper().startswith(LOAD_FILE) and file.lower().endswith(SUFFIX)):
-            continue
-        for table in unloaded:
-            if _are_one(table.lower(), folders[-1].lower()):
-                with suppress(Refusal, OSError):
-                    dfm = read_dfm((root / name).read_bytes())
-                    if dfm.table == table and dfm.records:
-                        yield table, name
-
-
-def _unread(table: str, file: str) -> TerminalError:
-    return TerminalError(
-        LOAD_UNREAD,
-        f"the task wrote rows of it in a full load ({file!r}), and it has no initial load: they are read by nothing",
-        where=f"table {table}",
-        way_out="give it an initial load with the format qlik-full-load, and reset it",
-    )
-
-
-def read_file(
-    root: Place,
-    bound: BoundRange,
-    suffix: str = TABLE_SUFFIX,
-    prefix: str = HEADER_PREFIX,
-    mirrored: Collection[str] = (),
-    encoding: str = UTF8,
-) -> Iterator[ChangeRow | TableDamage | Damage]:
-    """The rows of one bound file, in order; *place* counts them from 0.
-
-    A file that is damaged or contradicts its metadata file ends with a damage of its table: the missing part is
-    unknown, so the table has to stop. The metadata file names the table. If it names none of the *mirrored* ones in the
-    folder of one, that one is damaged.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
-    for found in read_batches(root, bound, suffix, prefix, mirrored, encoding):
-        if isinstance(found, TextBlock):
-            yield from found.messages(np.arange(found.size))
-        else:
-            yield found
-
-
-def read_batches(
-    root: Place,
-    bound: BoundRange,
-    suffix: str = TABLE_SUFFIX,
-    prefix: str = HEADER_PREFIX,
-    mirrored: Collection[str] = (),
-    encoding: str = UTF8,
-) -> Iterator[TextBlock | TableDamage]:
-    """As :func:`read_file`, with the rows in blocks."""
-    path = root / bound.name
-    names = TableNames(mirrored)
-    table, is_sure = table_of_folder(root, bound.name, suffix), False
-    place = 0
-    try:
-        if not is_read(bound.name, DATA_SUFFIXES):
-            raise Refusal("FILE_UNKNOWN", why_unread(bound.name, DATA_SUFFIXES))
-        if not bound.end:
-            raise Refusal("FILE_INCOMPLETE", "its metadata file, or its content, did not come in time")
-        if isinstance(path, Path) and path.is_file() and path.stat().st_size < bound.end:
-            what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
-            raise Refusal("FILE_DAMAGED", what)
-        with open_source(metadata_file(path)) as file:
-            content = file.read()
-        dfm = read_dfm(content)
-        if "." in dfm.table:
-            if names.meant_by(dfm.table) is None and names.meant_by(table) is not None:
-                what = f"the metadata file speaks of {shown(dfm.table)}, which is not mirrored, in the folder of "
-                raise Refusal("FILE_DAMAGED", what + shown(table))
-            table, is_sure = dfm.table, True
-        elif "." not in table:
-            table = dfm.table or table
-            for one in mirrored:
-                if _are_one(table.lower(), one.lower()):
-                    what = f"neither the metadata file nor the folder names the schema of {shown(table)}"
-                    table = one
-                    raise Refusal("FILE_DAMAGED", what)
-        _check(dfm, root, bound.name, suffix)
-        structure = structure_of(dfm, table, binary_mask=has_binary(path, _spelled(dfm, prefix + MASK)))
-        headers = [column.name for column in dfm.columns if header_name(column.name, prefix) is not None]
-        for batch in read_texts(path, dfm, headers, encoding):
-            yield TextBlock(bound.name, place, structure, batch)
-            place += batch.num_rows
-    except Refusal as refusal:
-        yield TableDamage(table, Damage(bound.name, place, refusal.code, refusal.reason, _beginning(path)), is_sure)
-
-
-def cut_file(prefix: str, found: Iterable[TextBlock | TableDamage]) -> Iterator[TextBlock | TableDamage]:
-    """Blocks of a file, split so that no ``change_seq`` is divided, and then its damage."""
-    cut: list[TextBlock] = []
-    add: Callable[[pa.RecordBatch | None], None] | None = None
-    damage: TableDamage | None = None
-    for one in found:
-        if isinstance(one, TableDamage):
-            damage = one
-            continue
-        add = add or cut_blocks(one.origin, one.structure, prefix, cut.append)
-        add(one.texts)
+    def cut(self, found: Iterable[TextBlock | TableDamage]) -> Iterator[TextBlock | TableDamage]:
+        """Blocks of a file, split so that no ``change_seq`` is divided, and then its damage."""
+        cut: list[TextBlock] = []
+        add: Callable[[pa.RecordBatch | None], None] | None = None
+        damage: TableDamage | None = None
+        for one in found:
+            if isinstance(one, TableDamage):
+                damage = one
+                continue
+            add = add or cut_blocks(one.origin, one.structure, self.prefix, cut.append)
+            add(one.texts)
+            yield from cut
+            cut.clear()
+        if add is not None:
+            add(None)
         yield from cut
-        cut.clear()
-    if add is not None:
-        add(None)
-    yield from cut
-    if damage is not None:
-        yield damage
+        if damage is not None:
+            yield damage
 
+    def _batches(self, bound: BoundRange) -> Iterator[TextBlock | TableDamage]:
+        path, names = as_bound(self.path, bound, self.files.get(bound.name)) / bound.name, TableNames(self.tables)
+        table, is_sure, place = self._table_of_folder(bound.name), False, 0
+        try:
+            if not is_read(bound.name, DATA_SUFFIXES):
+                raise Refusal("FILE_UNKNOWN", why_unread(bound.name, DATA_SUFFIXES))
+            if not bound.end:
+                raise Refusal("FILE_INCOMPLETE", "its metadata file, or its content, did not come in time")
+            if isinstance(path, Path) and path.is_file() and path.stat().st_size < bound.end:
+                what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
+                raise Refusal("FILE_DAMAGED", what)
+            with open_source(metadata_file(path)) as file:
+                dfm = read_dfm(file.read())
+            if "." in dfm.table:
+                if names.meant_by(dfm.table) is None and names.meant_by(table) is not None:
+                    what = f"the metadata file speaks of {shown(dfm.table)}, which is not mirrored, in the folder of "
+                    raise Refusal("FILE_DAMAGED", what + shown(table))
+                table, is_sure = dfm.table, True
+            elif "." not in table:
+                table = dfm.table or table
+                for one in self.tables:
+                    if _are_one(table.lower(), one.lower()):
+                        what = f"neither the metadata file nor the folder names the schema of {shown(table)}"
+                        table = one
+                        raise Refusal("FILE_DAMAGED", what)
+            self._check(dfm, bound.name)
+            mask = (self.prefix + MASK).lower()  # targets may change the case of header columns (T-02)
+            masks = [name for name in dfm.names if name.lower() == mask]
+            structure = structure_of(dfm, table, binary_mask=bool(masks) and has_binary(path, masks[0]))
+            headers = [column.name for column in dfm.columns if header_name(column.name, self.prefix) is not None]
+            for batch in read_texts(path, dfm, headers, self.encoding):
+                yield TextBlock(bound.name, place, structure, batch)
+                place += batch.num_rows
+        except Refusal as refusal:
+            yield TableDamage(table, Damage(bound.name, place, refusal.code, refusal.reason, _beginning(path)), is_sure)
 
-def _is_overdue(root: Place, name: str, described: Mapping[str, SourceFile], timeout_hours: float) -> bool:
-    """Whether a data file has waited too long for its metadata file or, if empty, for the announced content."""
-    if not name.lower().endswith(DATA_SUFFIXES):
-        return False
-    path = root / name
-    found = path.stat()
-    since = [found.st_mtime]
-    if not found.st_size:
-        if stem(name) not in described:
-            return False  # nothing shows that it should have content
-        since.append((root / described[stem(name)].name).stat().st_mtime)
-    return time.time() - max(since) > timeout_hours * 3600
+    def _check(self, dfm: Dfm, name: str) -> None:
+        check_file(dfm, PurePosixPath(name).name)
+        folder = self._folder(name)
+        if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
+            raise Refusal("FILE_DAMAGED", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
+        if not dfm.target and dfm.table and not _are_one(dfm.table.lower(), self._table_of_folder(name).lower()):
+            what = f"the metadata file names no target, and speaks of {dfm.table!r} in the folder of {folder!r}"
+            raise Refusal("FILE_DAMAGED", what)
+
+    def _folder(self, name: str) -> str | None:
+        """The change table folder of a file: its own, or the one around its partition (T-40)."""
+        folders = [self.path.name, *PurePosixPath(name).parts[:-1]]
+        return next((folder for folder in reversed(folders) if folder.lower().endswith(self.suffix.lower())), None)
+
+    def _table_of_folder(self, name: str) -> str:
+        return (self._folder(name) or self.suffix)[: -len(self.suffix)]
+
+    def _is_fresh(
+        self,
+        file: SourceFile,
+        beside: SourceFile | None,
+        bound: Mapping[str, int],
+        seen: Mapping[str, FileVersion] | None,
+    ) -> bool:
+        """Whether a data file is not bound completely, or it or its metadata file changed since."""
+        known = (seen or {}).get(file.name)
+        own = {} if known is None else {file.name: _own(known)}
+        start = bound_so_far(self.path, file.name, file.size, bound)
+        if file.size != start or may_be_rewritten(file, start, own) or is_rewritten(self.path, file, start, own):
+            return True
+        version, digest = _noted(known)
+        # A metadata file of unchanged version is not opened.
+        return bool(beside and digest and version != beside.version and digest != _digest(self.path / beside.name))
+
+    def _versions(
+        self,
+        files: Sequence[SourceFile],
+        beside: Mapping[str, SourceFile],
+        bound: Mapping[str, int],
+        ranges: Iterable[BoundRange],
+        seen: Mapping[str, FileVersion] | None,
+    ) -> dict[str, FileVersion]:
+        """The versions to store of files, each with version and digest of its metadata file (G-32)."""
+        own, known = _owns(seen or {}), seen or {}
+        versions = versions_of(self.path, files, bound, ranges, None if seen is None else own)
+        names = [file.name for file in files if file.name in beside]
+        other = [n for n in names if n in versions or (n in known and _noted(known[n])[0] != beside[n].version)]
+        digests = side_by_side(self.path, lambda name: _digest(self.path / beside[name].name), other)
+        for name, digest in zip(other, digests, strict=True):
+            one = versions.get(name) or own[name]
+            versions[name] = one._replace(version=_BETWEEN.join((one.version, beside[name].version, digest)))
+        return versions
+
+    def _elsewhere(self, files: Collection[str]) -> Iterator[tuple[str, TerminalError]]:
+        """Mirrored tables whose only change table folder has another suffix (T-62)."""
+        own = {self._table_of_folder(name).lower() for name in files} - {""}
+        last = [n for n in files if n.lower().endswith(SUFFIX) and self._folder(n) is None and not _is_of_load(n)]
+        names = TableNames(self.tables)
+        for folder, name in sorted({name.rpartition("/")[0]: name for name in last}.items()):
+            dfm = self._dfm(name)
+            table = None if dfm is None else names.meant_by(dfm.table)
+            if dfm is None or table not in self.tables or any(_are_one(dfm.table.lower(), one) for one in own):
+                continue
+            if all(any(one.lower().endswith(wanted) for one in dfm.names) for wanted in (SEQUENCE, OPERATION)):
+                what = f"the folder {folder!r} holds changes of it, and its name does not end with {self.suffix!r}"
+                yield (
+                    str(table),
+                    TerminalError(
+                        "TABLE_NAME_DIFFERS",
+                        f"{what}: nothing of it is read",
+                        where=f"table {table}",
+                        way_out="set `table_suffix` to what the folders of the task's change tables end with",
+                    ),
+                )
+
+    def _unread_loads(self, files: Iterable[str]) -> Iterator[tuple[str, TerminalError]]:
+        """Tables without an initial load of which a full load has rows (T-96)."""
+        for name in (name for name in files if _is_of_load(name) and name.lower().endswith(SUFFIX)):
+            folder = [self.path.name, *PurePosixPath(name).parts][-2]
+            for table in self.unloaded:
+                dfm = self._dfm(name) if _are_one(table.lower(), folder.lower()) else None
+                if dfm is not None and dfm.table == table and dfm.records:
+                    what = f"the task wrote rows of it in a full load ({name!r}), and it has no initial load"
+                    yield (
+                        table,
+                        TerminalError(
+                            LOAD_UNREAD,
+                            f"{what}: they are read by nothing",
+                            where=f"table {table}",
+                            way_out="give it an initial load with the format qlik-full-load, and reset it",
+                        ),
+                    )
+
+    def _is_overdue(self, name: str, described: Mapping[str, SourceFile]) -> bool:
+        """Whether a data file waited too long for its metadata file or, if empty, for the announced content."""
+        if not name.lower().endswith(DATA_SUFFIXES):
+            return False
+        found = (self.path / name).stat()
+        since = [found.st_mtime]
+        if not found.st_size:
+            if stem(name) not in described:
+                return False  # nothing shows that it should have content
+            since.append((self.path / described[stem(name)].name).stat().st_mtime)
+        return time.time() - max(since) > self.timeout_hours * 3600
+
+    def _dfm(self, name: str) -> Dfm | None:
+        try:
+            return read_dfm((self.path / name).read_bytes())
+        except (Refusal, OSError):
+            return None
+
+    def _described(self, folder: Place, dfm: Dfm | None) -> str:
+        return folder.name[: -len(self.suffix)] if dfm is None or "." not in dfm.table else dfm.table
+
+    def _last_metadata(self) -> Iterator[tuple[Place, Dfm | None]]:
+        """Each change table folder with its last metadata file; None if that cannot be read."""
+        files = list_source_files(self.path, (SUFFIX,), was_read=True).files
+        for folder, name in {self._folder(file.name): file.name for file in files}.items():
+            if folder is not None:
+                parents = (self.path / name).parents
+                yield next((one for one in parents if one.name == folder), self.path), self._dfm(name)
+
+    def _full_loads(self) -> dict[Place, Dfm]:
+        """The full loads below a file target by folder, each with its last metadata file (T-40)."""
+        found = dict[Place, Dfm]()
+        for file in list_source_files(self.path, (SUFFIX,), was_read=True).files:
+            folder = (self.path / file.name).parent
+            dfm = self._dfm(file.name) if _is_of_load(file.name) and folder != self.path else None
+            if dfm is not None and "." in dfm.table:
+                found[folder] = dfm
+        return found
 
 
 def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
@@ -452,30 +396,8 @@ def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structur
     return Structure(table, tuple(columns), binary_mask, dfm.key, dfm.task)
 
 
-def _spelled(dfm: Dfm, column: str) -> str:
-    """The metadata file's spelling of a column: targets may change the case of header columns (T-02)."""
-    return next((name for name in dfm.names if name.lower() == column.lower()), column)
-
-
-def change_folder(root: Place, name: str, suffix: str) -> str | None:
-    """The change table folder of a file: its own, or the one around its partition (T-40)."""
-    folders = [root.name, *PurePosixPath(name).parts[:-1]]
-    return next((folder for folder in reversed(folders) if folder.lower().endswith(suffix.lower())), None)
-
-
-def table_of_folder(root: Place, name: str, suffix: str) -> str:
-    """The table in the name of a change table folder; empty outside of one."""
-    return (change_folder(root, name, suffix) or suffix)[: -len(suffix)]
-
-
-def _check(dfm: Dfm, root: Place, name: str, suffix: str) -> None:
-    check_file(dfm, PurePosixPath(name).name)
-    folder = change_folder(root, name, suffix)
-    if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
-        raise Refusal("FILE_DAMAGED", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
-    if not dfm.target and dfm.table and not _are_one(dfm.table.lower(), table_of_folder(root, name, suffix).lower()):
-        what = f"the metadata file names no target, and speaks of {dfm.table!r} in the folder of {folder!r}"
-        raise Refusal("FILE_DAMAGED", what)
+def _is_of_load(name: str) -> bool:
+    return name.rpartition("/")[2].upper().startswith(LOAD_FILE)
 
 
 def _are_one(one: str, other: str) -> bool:
@@ -502,42 +424,23 @@ def _beginning(path: Place) -> bytes | None:
         return None
 
 
-def _described_tables(root: Place, suffix: str) -> Iterator[ExistingTable]:
-    for folder, dfm in _last_metadata(root, suffix):
-        folder_table = folder.name[: -len(suffix)]
-        if dfm is None:
-            yield ExistingTable((folder_table,), ())
-        else:
-            yield ExistingTable((dfm.table if "." in dfm.table else folder_table,), tuple(dfm.names))
+def _noted(seen: FileVersion | None) -> tuple[str, str]:
+    """Version and digest of the metadata file in the record of a data file; empty if they are not there."""
+    version, _, digest = ("" if seen is None else seen.version.partition(_BETWEEN)[2]).rpartition(_BETWEEN)
+    return version, digest
 
 
-def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None]]:
-    """Each change table folder with its last metadata file; None if that cannot be read."""
-    last: dict[str, str] = {}
-    for file in list_source_files(root, (SUFFIX,), was_read=True).files:
-        folder = change_folder(root, file.name, suffix)
-        if folder is not None:
-            last[folder] = file.name
-    for folder, name in last.items():
-        place = next((one for one in (root / name).parents if one.name == folder), root)
-        try:
-            yield place, read_dfm((root / name).read_bytes())
-        except (Refusal, OSError):
-            yield place, None
+def _own(seen: FileVersion) -> FileVersion:
+    return seen._replace(version=seen.version.partition(_BETWEEN)[0])
 
 
-def _full_loads(root: Place) -> dict[Place, tuple[str, Dfm]]:
-    """The full loads below a file target by folder, each with its last metadata file (T-40)."""
-    found = dict[Place, tuple[str, Dfm]]()
-    for file in list_source_files(root, (SUFFIX,), was_read=True).files:
-        path = root / file.name
-        if path.name.upper().startswith(LOAD_FILE) and path.parent != root:
-            with suppress(Refusal, OSError):
-                dfm = read_dfm(path.read_bytes())
-                if "." in dfm.table:
-                    found[path.parent] = (str(path.parent), dfm)
-    return found
+def _owns(seen: Mapping[str, FileVersion]) -> dict[str, FileVersion]:
+    return {name: _own(one) for name, one in seen.items()}
 
 
-def _settings_of(path: str) -> tuple[tuple[str, str], ...]:
-    return (("format", "qlik-full-load"), ("path", path), ("stream_from", "beginning")) if path else ()
+def _digest(path: Place) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _settings_of(folder: Place) -> tuple[tuple[str, str], ...]:
+    return ("format", "qlik-full-load"), ("path", str(folder)), ("stream_from", "beginning")

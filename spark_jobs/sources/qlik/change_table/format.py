@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from open_mirroring.config.source import ChangeTables
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
-from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 from spark_jobs.sources.qlik.change_table.decoder import DEFAULT_SETTINGS, ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.fast_path import FastChangeRows
 from spark_jobs.sources.qlik.change_table.rows import MASK, ChangeRow, header_name
@@ -29,7 +28,6 @@ class ChangeTableFormat(Format):
 
     @classmethod
     def of(cls, source: ChangeTables, *, whole_transactions: bool = False) -> ChangeTableFormat:
-        """The format with the settings of a mirror file."""
         return cls(
             ChangeTableSettings(
                 source.load,
@@ -42,20 +40,15 @@ class ChangeTableFormat(Format):
         )
 
     def ordered_in(self, origin: str) -> str:
-        """As :meth:`Format.ordered_in`: closed partitions of all tables follow each other in one order (T-80).
-
-        Rows without a partition are in no closed one.
-        """
+        """Closed partitions of all tables follow each other in one order (T-80); rows without one are in none."""
         return "" if origin.endswith("/") else "closed partitions"
 
     @property
     def load(self) -> str:
-        """As :meth:`Format.load`."""
         return self.settings.load
 
     @property
     def key_changes(self) -> str:
-        """As :meth:`Format.key_changes`."""
         if self.settings.before_images:
             return "found by before images; an update waits for its own"
         return "found by change masks or before images; an update with neither stops its table"
@@ -63,11 +56,9 @@ class ChangeTableFormat(Format):
     def decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
     ) -> QlikChangeTableDecoder:
-        """As :meth:`Format.decoder`."""
         return QlikChangeTableDecoder(tables, self.settings)
 
     def announced(self, messages: Iterable[ChangeRow]) -> Iterator[Announced]:
-        """As :meth:`Format.announced`; rows contain no key, so a transport adds it from its metadata."""
         prefix = self.settings.prefix
         for row in messages:
             headers = {header_name(column.name, prefix) for column in row.structure.columns}
@@ -77,5 +68,4 @@ class ChangeTableFormat(Format):
             yield Announced(schema, table, tuple(columns), notes=notes, sender=row.structure.sender)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastChangeRows:
-        """As :meth:`Format.fast_decoder`; its blocks are columns of texts."""
         return FastChangeRows(QlikChangeTableDecoder(tables, self.settings))

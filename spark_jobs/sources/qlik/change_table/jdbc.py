@@ -1,34 +1,48 @@
 """Finds what is new in change tables of a database, and reads it as exact texts in Spark's workers.
 
-With Change Data Partitioning a range is one closed partition; a row of ``attrep_cdc_partitions`` says that it is closed
-(T-34). Without, a range is an interval of ``change_seq``: it begins some minutes of ``change_seq`` time before the end
-of the last one, as a lower sequence may be committed after a higher one was read (T-18).
-
-Public source: Qlik help, *Change Data Partitioning*, *Control tables*, *Change tables*.
+A range is one closed partition (T-34), or an interval of ``change_seq`` that reaches some minutes back, as a lower
+sequence may be committed later (T-18). Public source: Qlik help, *Change Data Partitioning*, *Control tables*.
 """
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import pyarrow as pa
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.changes.told_statements import Told
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.connections import resolve
+from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX, ChangeTablesInDatabase
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
-from spark_jobs.sources.contract.announced import Announced
-from spark_jobs.sources.contract.source import BlockLog, Chosen, Format, Found, QueriedTransport, Seen, Survey, longest
-from spark_jobs.sources.jdbc.catalog import catalog
+from spark_jobs.changelog.schema import ROW_BYTES
+from spark_jobs.runtime.tasks import THREADS, run_job
+from spark_jobs.sources.contract.source import (
+    Announced,
+    BlockLog,
+    Chosen,
+    Format,
+    Found,
+    QueriedTransport,
+    Seen,
+    Survey,
+    longest,
+)
 from spark_jobs.sources.jdbc.dialects import dialect_of
-from spark_jobs.sources.jdbc.postgres_client import ask
+from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
+from spark_jobs.sources.jdbc.tables import catalog
+from spark_jobs.sources.qlik.change_table.blocks import cut_blocks
 from spark_jobs.sources.qlik.change_table.control_tables import CONTROL_TABLES, read_control_tables
 from spark_jobs.sources.qlik.change_table.jdbc_table import (
     ChangeTable,
@@ -39,8 +53,8 @@ from spark_jobs.sources.qlik.change_table.jdbc_table import (
     is_of_task,
     sequence_text,
 )
-from spark_jobs.sources.qlik.change_table.reading import WantedSlices, read_slices
 from spark_jobs.sources.qlik.change_table.rows import (
+    MASK,
     OPERATION,
     SEQUENCE,
     ChangeColumn,
@@ -48,7 +62,6 @@ from spark_jobs.sources.qlik.change_table.rows import (
     Structure,
     header_name,
 )
-from spark_jobs.sources.qlik.change_table.survey import survey_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,32 +106,89 @@ class ChangeTables(QueriedTransport):
     task: str | None = None
 
     def change_table(self, source: str) -> SourceName:
-        """Schema and name of the change table of a source table."""
         named = self.tables[source]
         return SourceName(named.schema, named.table)
 
     def open(self, spark: SparkSession, source: str) -> ChangeTable:
-        """The change table of a source table, its columns read."""
         name, columns = self.change_table(source), self.tables[source].columns
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        """As :meth:`QueriedTransport.read`, by :func:`read_slices`."""
-        by_table: dict[str, list[tuple[Slice, int]]] = {}
-        rows: dict[str, int | None] = {}
+        """Each range is one task: all of them in one job from PostgreSQL, else one Spark job for each table."""
+        connection, by_table = resolve(self.connection), dict[str, list[tuple[Slice, int]]]()
         for at, bound in enumerate(ranges):
-            one = slice_of(self, bound)
+            one = self.slice_of(bound)
             by_table.setdefault(one.source, []).append((one, at))
-            rows[one.source] = None if one.partition is None else bound.end + (rows.get(one.source) or 0)
-        wanted = (
-            WantedSlices(self.open(spark, source), self.change_table(source), slices, rows[source])
-            for source, slices in by_table.items()
+        copies: list[tuple[SliceTask, str, SourceName]] = []
+        parts: list[Any] = []
+        size = 0
+        for source, slices in by_table.items():
+            table = self.open(spark, source)
+            structure = table.structure()
+            tasks = [SliceTask(one.origin, at, structure, self.prefix, log) for one, at in slices]
+            if dialect_of(connection).copies:
+                queries = [table.slice_query(structure, one) for one, _ in slices]
+                copies += [(task, query, self.change_table(source)) for task, query in zip(tasks, queries, strict=True)]
+                is_counted = all(one.partition is not None for one, _ in slices)
+                rows = sum(ranges[at].end for _, at in slices) * ROW_BYTES if is_counted else sys.maxsize
+                size += min(table.size(), rows)
+            else:
+                parts += map(_part, table.read_slices(structure, [one for one, _ in slices], _work(tasks)))
+        # The connection may hold secrets, so it is part of the function: Spark briefly stores tasks in a file.
+        return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
+
+    def slice_of(self, bound: BoundRange) -> Slice:
+        for source in self.tables:
+            name = ".".join(self.change_table(source))
+            if bound.name == name:
+                return Slice(source, name, None, sequence_text(bound.start), sequence_text(bound.end))
+            if self.control is not None and bound.name.startswith(f"{name}/"):
+                return Slice(source, bound.name, bound.name[len(name) + 1 :], "", "")
+        raise TerminalError(
+            "TABLE_REDECLARED",
+            f"the bound range {bound.name!r} belongs to no mirrored table",
+            way_out="put the table back into the mirror file until its batch is committed, then take it out",
         )
-        return read_slices(spark, resolve(self.connection), wanted, self.prefix, log, job)
+
+    def closed_partitions(
+        self, listed: Iterable[tuple[str, str, str]]
+    ) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
+        """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
+
+        *listed* are owner, table, with the suffix or without, and partition.
+        """
+        by_name: dict[tuple[str, str], str] = {}
+        for source, named in self.tables.items():
+            by_name[named.schema, named.table] = source
+            by_name[named.schema, named.table.removesuffix(self.suffix)] = source
+        folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
+        closed: dict[str, set[str]] = {}
+        misspelled: dict[str, dict[str, str]] = {}
+        for owner, name, partition in listed:
+            source = by_name.get((owner, name), "")
+            meant = folded.get((owner.casefold(), name.casefold()), "")
+            if source:
+                closed.setdefault(source, set()).add(partition)
+            elif meant:
+                misspelled.setdefault(meant, {})[partition] = f"{owner}.{name}"
+        alone = {
+            source: {partition: name for partition, name in names.items() if partition not in closed.get(source, ())}
+            for source, names in misspelled.items()
+        }
+        return {source: sorted(partitions) for source, partitions in closed.items()}, alone
+
+    def _names_of_tables(self) -> dict[tuple[str, str], str]:
+        """The source tables by the schemas and names, without case, that a control table may give them."""
+        found: dict[tuple[str, str], str] = {}
+        for source, named in self.tables.items():
+            schema, _, table = source.partition(".")
+            for name in (named.table, named.table.removesuffix(self.suffix)):
+                found[named.schema.casefold(), name.casefold()] = source
+            found.setdefault((schema.casefold(), table.casefold()), source)
+        return found
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInDatabase) -> ChangeTables:
-        """The change tables that a mirror file names."""
         return cls(
             source.connection,
             {".".join(table.source_name): _named(table, source.table_suffix) for table in mirror.tables},
@@ -131,21 +201,61 @@ class ChangeTables(QueriedTransport):
         )
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """See :func:`find_ranges`."""
-        return find_ranges(spark, self, bound, None if seen is None else seen(bound))
+        """Everything in the change tables beyond what is bound.
+
+        A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; with other rows than
+        were *seen* it is bound again, and the plan drops what it holds twice. One that has ended and is not listed is
+        overdue. An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest; it is read
+        again where rows came below. A table that is not as it must be is refused; the others go on.
+        """
+        known = None if seen is None else seen(bound)
+        found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
+        overdue: list[str] = []
+        closed: dict[str, list[str]] = {}
+        misspelled: Mapping[str, Mapping[str, str]] = {}
+        if self.control is not None:
+            listed = ControlTable(spark, self.connection, self.control).partitions(self.task)
+            closed, misspelled = self.closed_partitions(listed)
+        begun = max(
+            (match[1] for names in closed.values() for match in map(_PARTITION.fullmatch, names) if match), default=""
+        )
+        for source in self.tables:
+            table = self.open(spark, source)
+            try:
+                if not table.exists:
+                    _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
+                    found.waiting.append(table.name)
+                    continue
+                table.structure()
+                if self.control is None:
+                    counted = None if known is None else known.get(table.name)
+                    ranges, rows = _new_interval(table, bound.get(table.name), self.overlap_minutes, counted)
+                    if rows is not None:
+                        versions[table.name] = rows
+                else:
+                    rows_of = table.rows_of_partitions()
+                    _refuse_misspelled(table, misspelled.get(source, {}), rows_of, bound, is_listed=source in closed)
+                    ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, known or {})
+                    versions |= others
+                    unlisted = rows_of.keys() - {"", *closed.get(source, ())}
+                    names = {name: f"{table.name}/{name}" for name in unlisted if _has_ended(name, begun)}
+                    overdue += sorted(name for name in names.values() if name not in bound)
+            except TerminalError as error:
+                if error.code not in _OF_ONE_TABLE:
+                    raise
+                refused[source] = error
+            else:
+                found.ranges.extend(ranges)
+        waiting, seen_now = [*found.waiting, *overdue], {} if known is None else versions
+        return found._replace(waiting=waiting, refused=refused, versions=seen_now, overdue=tuple(overdue))
 
     def told(self, spark: Any) -> Told:
-        """As :meth:`Transport.told`: how tables and tasks fare, and what was done to tables (T-81, T-84 to T-87)."""
         if self.control_schema is None:
             return Told()
-        return read_control_tables(spark, self.connection, self.control_schema, names_of_tables(self), self.task)
+        return read_control_tables(spark, self.connection, self.control_schema, self._names_of_tables(), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """Partitions that are still open count among them, up to where they are bound once all their rows are read.
-
-        Raises:
-            TransientError: ``PROOF_FAILED`` when a change table cannot be read as it is.
-        """
+        """Partitions that are still open count among them, up to where they are bound once all their rows are read."""
         found = self.find(spark, bound)
         if found.refused:
             what = f"change tables cannot be read: {sorted(found.refused)}"
@@ -163,7 +273,6 @@ class ChangeTables(QueriedTransport):
         return []
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """As :meth:`Transport.bound_before`; the time in a sequence, or in the name of a partition, is in UTC."""
         full = [bound for bound in ranges if bound.end > bound.start]
         if self.control is not None:
             return Chosen(longest(b for b in full if _overlaps(b.name.rpartition("/")[2], interval)), [])
@@ -179,7 +288,6 @@ class ChangeTables(QueriedTransport):
         return None if end is None else sequence_text(overlapping_start(end, self.overlap_minutes))
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """As :meth:`Transport.announced`: what the catalog tells; the key is that of the loaded table."""
         tables = {(one.schema, one.table): one for one in catalog(self.connection, spark)}
         named = {self.change_table(source): source.partition(".") for source in self.tables}
         for (schema, name), one in tables.items():
@@ -198,14 +306,12 @@ class ChangeTables(QueriedTransport):
                 yield told._replace(key=loaded.key or None if loaded is not None else None, load=load)
 
     def survey(self) -> Survey:
-        """As :meth:`Transport.survey`; a database that Spark alone reads is not asked, nor one that does not answer."""
         connection = resolve(self.connection)
         dialect = dialect_of(connection)
         if not dialect.copies:
             return Survey()
-        tables = {source: self.change_table(source) for source in self.tables}
         columns: dict[tuple[str, str], list[str]] = {}
-        for name in tables.values():
+        for name in map(self.change_table, self.tables):
             lines = ask(connection, dialect.columns_query(*name))
             if lines is None:
                 return Survey()
@@ -218,8 +324,8 @@ class ChangeTables(QueriedTransport):
             lines = ask(connection, f"SELECT DISTINCT {asked} FROM {table}")
             own = [one for one in lines or () if is_of_task(one.get("task"), self.task)]
             listed = None if lines is None else [(str(one["owner"]), str(one["name"]), "") for one in own]
-            closed = None if listed is None else closed_partitions(self, listed)[0]
-        found = survey_database(tables, columns, closed, self.prefix)
+            closed = None if listed is None else self.closed_partitions(listed)[0]
+        found = self.surveyed(columns, closed)
         is_named = self.control is None or self.control_schema != self.control.schema
         if self.control_schema is not None and is_named:
             seen = ask(connection, dialect.alike_query(self.control_schema, *CONTROL_TABLES))
@@ -228,87 +334,61 @@ class ChangeTables(QueriedTransport):
                 found = found._replace(settings={"control_schema": what})
         return found
 
-
-def find_ranges(
-    spark: SparkSession, place: ChangeTables, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None
-) -> Found:
-    """Everything in the change tables beyond what is bound.
-
-    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
-    than were bound, as some came after it was closed, or another range than was *seen*, it is bound again as a whole,
-    and the plan drops what it holds twice. Rows without a partition, from before partitioning, are one without a name.
-    One that has ended before a listed one began, and is not listed, is overdue: each run says that it waits.
-    An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its
-    rows are counted with each look, since one may be committed below the highest: where there are others than were
-    *seen*, it is read again, from as far back as they may be.
-
-    A table is refused with ``HEADER_INVALID`` when its highest ``change_seq`` has not 35 digits,
-    ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_NAME_DIFFERS`` when only a table of its name in
-    another case is there or has closed partitions, or ``TYPE_UNSUPPORTED``; the others go on.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING`` for the control table, ``CONNECTION_INVALID``,
-            ``SERVICE_REFUSED``.
-        TransientError: ``UNREACHABLE``.
-    """
-    found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
-    overdue: list[str] = []
-    closed: dict[str, list[str]] = {}
-    misspelled: Mapping[str, Mapping[str, str]] = {}
-    if place.control is not None:
-        listed = ControlTable(spark, place.connection, place.control).partitions(place.task)
-        closed, misspelled = closed_partitions(place, listed)
-    begun = max(
-        (match[1] for names in closed.values() for match in map(_PARTITION.fullmatch, names) if match), default=""
-    )
-    for source in place.tables:
-        table = place.open(spark, source)
-        try:
-            if not table.exists:
-                _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
-                found.waiting.append(table.name)
+    def surveyed(self, columns: Mapping[tuple[str, str], Collection[str]], closed: Collection[str] | None) -> Survey:
+        """Which tables have *columns* in the database and, with partitioning, a *closed* partition."""
+        unseen, without_mask = {}, []
+        mask = (self.prefix + MASK).lower()
+        for source, name in ((source, self.change_table(source)) for source in self.tables):
+            if name not in columns:
+                unseen[source] = f"the login sees no change table {name.table!r} in the schema {name.schema!r}"
                 continue
-            table.structure()
-            if place.control is None:
-                known = None if seen is None else seen.get(table.name)
-                ranges, rows = _new_interval(table, bound.get(table.name), place.overlap_minutes, known)
-                if rows is not None:
-                    versions[table.name] = rows
-            else:
-                rows_of = table.rows_of_partitions()
-                _refuse_misspelled(table, misspelled.get(source, {}), rows_of, bound, is_listed=source in closed)
-                ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, seen or {})
-                versions |= others
-                unlisted = rows_of.keys() - {"", *closed.get(source, ())}
-                names = {name: f"{table.name}/{name}" for name in unlisted if _has_ended(name, begun)}
-                overdue += sorted(name for name in names.values() if name not in bound)
-        except TerminalError as error:
-            if error.code not in _OF_ONE_TABLE:
-                raise
-            refused[source] = error
-        else:
-            found.ranges.extend(ranges)
-    waiting, seen_now = [*found.waiting, *overdue], {} if seen is None else versions
-    return found._replace(waiting=waiting, refused=refused, versions=seen_now, overdue=tuple(overdue))
+            if closed is not None and source not in closed:
+                unseen[source] = f"the control table lists no closed partition of {'.'.join(name)!r}"
+            if mask not in {column.lower() for column in columns[name]}:
+                without_mask.append(source)
+        return Survey(unseen, without_mask)
 
 
-def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
-    """What a bound range means.
+@dataclass(frozen=True)
+class SliceTask:
+    """A bound range of one change table, read and decoded by one worker."""
 
-    Raises:
-        TerminalError: ``TABLE_REDECLARED`` when no mirrored table has this range.
-    """
-    for source in place.tables:
-        name = ".".join(place.change_table(source))
-        if bound.name == name:
-            return Slice(source, name, None, sequence_text(bound.start), sequence_text(bound.end))
-        if place.control is not None and bound.name.startswith(f"{name}/"):
-            return Slice(source, bound.name, bound.name[len(name) + 1 :], "", "")
-    raise TerminalError(
-        "TABLE_REDECLARED",
-        f"the bound range {bound.name!r} belongs to no mirrored table",
-        way_out="put the table back into the mirror file until its batch is committed, then take it out",
-    )
+    origin: str
+    at: int
+    structure: Structure
+    prefix: str
+    log: Callable[[int], BlockLog]
+
+    def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
+        decoding = self.log(self.at)
+        add = cut_blocks(self.origin, self.structure, self.prefix, decoding.take_block)
+        for batch in batches:
+            add(batch)
+        add(None)
+        return decoding.finish()
+
+
+def _copy(connection: Connection, task: tuple[SliceTask, str, SourceName]) -> Any:
+    one, query, name = task
+    return one.take(rows_of(connection, query, name))
+
+
+def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        texts = (batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])) for batch in batches)
+        try:
+            return pickle.dumps(tasks[part].take(texts))
+        except MirroringError as error:
+            return pickle.dumps(error)
+
+    return work
+
+
+def _part(answer: bytes) -> Any:
+    part = pickle.loads(answer)
+    if isinstance(part, MirroringError):
+        raise part
+    return part
 
 
 def overlapping_start(end: int, minutes: int) -> int:
@@ -325,7 +405,6 @@ def overlapping_start(end: int, minutes: int) -> int:
 def _new_interval(
     table: ChangeTable, end: int | None, minutes: int, seen: FileVersion | None
 ) -> tuple[list[BoundRange], FileVersion | None]:
-    """The interval to read next, if there is any, and how many rows are to be remembered, if they are others by now."""
     before = rows_seen(seen)
     low = before.low if before is not None else sequence_text(0 if end is None else overlapping_start(end, minutes))
     highest, rows = table.look(low)
@@ -389,7 +468,6 @@ def _new_partitions(
     bound: Mapping[str, int],
     seen: Mapping[str, FileVersion],
 ) -> tuple[list[BoundRange], dict[str, FileVersion]]:
-    """The partitions to read as wholes, and what is to be remembered of their rows, if they are others by now."""
     found, versions = list[BoundRange](), dict[str, FileVersion]()
     for partition in ("", *sorted(closed)):
         # A partition without rows is bound too; only the one without a name need not exist.
@@ -407,48 +485,6 @@ def _new_partitions(
     return found, versions
 
 
-def closed_partitions(
-    place: ChangeTables, listed: Iterable[tuple[str, str, str]]
-) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
-    """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
-
-    Args:
-        place: the source.
-        listed: owner, table and partition, as the control table has them; it may name a table with the suffix or
-            without.
-    """
-    by_name: dict[tuple[str, str], str] = {}
-    for source, named in place.tables.items():
-        by_name[named.schema, named.table] = source
-        by_name[named.schema, named.table.removesuffix(place.suffix)] = source
-    folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
-    closed: dict[str, set[str]] = {}
-    misspelled: dict[str, dict[str, str]] = {}
-    for owner, name, partition in listed:
-        source = by_name.get((owner, name), "")
-        meant = folded.get((owner.casefold(), name.casefold()), "")
-        if source:
-            closed.setdefault(source, set()).add(partition)
-        elif meant:
-            misspelled.setdefault(meant, {})[partition] = f"{owner}.{name}"
-    alone = {
-        source: {partition: name for partition, name in names.items() if partition not in closed.get(source, ())}
-        for source, names in misspelled.items()
-    }
-    return {source: sorted(partitions) for source, partitions in closed.items()}, alone
-
-
-def names_of_tables(place: ChangeTables) -> dict[tuple[str, str], str]:
-    """The source tables by the schemas and names, without case, that a control table may give them."""
-    found: dict[tuple[str, str], str] = {}
-    for source, named in place.tables.items():
-        schema, _, table = source.partition(".")
-        for name in (named.table, named.table.removesuffix(place.suffix)):
-            found[named.schema.casefold(), name.casefold()] = source
-        found.setdefault((schema.casefold(), table.casefold()), source)
-    return found
-
-
 def _refuse_misspelled(
     table: ChangeTable,
     misspelled: Mapping[str, str],
@@ -460,9 +496,6 @@ def _refuse_misspelled(
     """Refuse a table of which partitions are listed in another case alone: they would never be read.
 
     Where it has partitions of its own, only one with rows matters, and that may be of another table that is there.
-
-    Raises:
-        TerminalError: ``TABLE_NAME_DIFFERS``.
     """
     unread = (p for p in misspelled if not is_listed or (p in rows and f"{table.name}/{p}" not in bound))
     first = next(unread, None)
@@ -481,7 +514,6 @@ def _refuse_another_case(name: str, other: str | None, what: str) -> None:
 
 
 def _overlaps(partition: str, interval: Interval) -> bool:
-    """Whether a partition has rows of the interval; one whose name tells no time may have."""
     match = _PARTITION.fullmatch(partition)
     if match is None:
         return True

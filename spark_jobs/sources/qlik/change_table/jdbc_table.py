@@ -60,21 +60,7 @@ class PartitionRows(NamedTuple):
 
 
 class ChangeTable(JdbcTable):
-    """The change table of one source table.
-
-    Args:
-        spark: the session.
-        connection: name of the connection.
-        name: schema and name of the change table.
-        source: the source table, as the decoder knows it.
-        prefix: what the names of header columns begin with (T-02).
-        chosen: the columns that may be read.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the
-            database says no.
-        TransientError: every method: ``UNREACHABLE`` when it does not answer, or ended the connection.
-    """
+    """The change table of one source table, which decoders know as *source*; *chosen* columns may be read."""
 
     def __init__(
         self,
@@ -100,17 +86,12 @@ class ChangeTable(JdbcTable):
         return bool(self._columns)
 
     def in_another_case(self) -> str | None:
-        """A table that differs from this one in the case of its name only (T-62)."""
         lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
         names = (f"{line['schema']}.{line['name']}" for line in lines)
         return next((name for name in names if name != self.name), None)
 
     def structure(self) -> Structure:
-        """Its columns now. A column that was added later is NULL in older rows.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED`` naming a mirrored column that has no exact text.
-        """
+        """Its columns now. A column that was added later is NULL in older rows."""
         columns = tuple(ChangeColumn(column["name"], self._type(column)) for column in self._columns)
         mask = (self._prefix + MASK).lower()
         is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
@@ -126,11 +107,7 @@ class ChangeTable(JdbcTable):
             raise
 
     def look(self, low: str) -> tuple[int | None, RowsSeen]:
-        """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
-        """
+        """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it."""
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
         below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"
@@ -151,11 +128,7 @@ class ChangeTable(JdbcTable):
         return int(text), RowsSeen(low, lower, number - lower)
 
     def rows_of_partitions(self) -> dict[str, PartitionRows]:
-        """How many rows each partition has, and its range; the empty name stands for rows without one.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
-        """
+        """How many rows each partition has, and its range; the empty name stands for rows without one."""
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
         query = f"SELECT {told} FROM {self._table()} GROUP BY {name}"
@@ -169,13 +142,9 @@ class ChangeTable(JdbcTable):
         return found
 
     def slice_query(self, structure: Structure, one: Slice) -> str:
-        """A SELECT of the rows of a slice: the exact text of every column, in the order of ``change_seq``.
+        """A SELECT of the rows of a slice, as exact texts, in the order of ``change_seq``, for a database with COPY.
 
-        Rows of one ``change_seq`` come by their operation, a before image ahead of its UPDATE, in the order of bytes
-        whatever the collation of the database is. For a database that is read by COPY.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
+        A before image comes ahead of its UPDATE, in the order of bytes whatever the collation of the database is.
         """
         names = [f"c{at}" for at in range(len(structure.columns))]
         headers = header_places(structure, self._prefix)
@@ -186,19 +155,7 @@ class ChangeTable(JdbcTable):
     def read_slices(
         self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
     ) -> list[bytes]:
-        """Run *work* over the texts of each slice, in Spark's workers, one partition each; its answers in order.
-
-        Rows come in the order of ``change_seq``, a before image beside its UPDATE. Every value is read as the
-        database's own exact text, so that no driver rounds, shifts or nulls one.
-
-        Args:
-            structure: the columns to read.
-            slices: what to read.
-            work: given a slice's place in *slices* and batches of its rows, returns its answer.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
-        """
+        """Run *work* over the exact texts of each slice, in Spark's workers, one task each; its answers in order."""
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
         names = [f"c{at}" for at in range(len(structure.columns))]
@@ -217,11 +174,6 @@ class ChangeTable(JdbcTable):
         return changes_query(self._dialect, self._table(), structure, special)
 
     def _header(self, name: str) -> str:
-        """A header column, quoted as the table spells it.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
-        """
         wanted = (self._prefix + name).lower()
         for column in self._columns:
             if column["name"].lower() == wanted:
@@ -271,14 +223,7 @@ def sequence_text(number: int) -> str:
 
 
 def changes_query(dialect: Dialect, table: str, structure: Structure, special: Mapping[str, str]) -> str:
-    """A change table as a subquery: its columns as exact texts ``c0``, ``c1``, …, and what ranges and order need.
-
-    Args:
-        dialect: the database's.
-        table: the table, quoted.
-        structure: the columns; one without a type is read as NULL.
-        special: alias to quoted column, as it is.
-    """
+    """A change table as a subquery: its columns as exact texts ``c0``, ``c1``, …, and *special* ones by alias."""
     texts = [
         f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS char(1))'} AS c{at}"
         for at, c in enumerate(structure.columns)

@@ -1,14 +1,12 @@
 """Rows of change tables as transports deliver them, and the meaning of their columns for a mirrored table.
 
-A change table has header columns and the columns of its source table, distinguished by the prefix of their names
-(T-02). Bit *n* of a change mask is the column at index *n* among all of them (T-20).
-
+Header columns have a prefix (T-02). Bit *n* of a change mask is the column at index *n* among all of them (T-20).
 Public source: Qlik help, *Change tables* and *Using change tables*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import itemgetter
 from typing import NamedTuple
@@ -37,10 +35,7 @@ TRANSACTION = ("timestamp", "transaction_id")
 
 
 class ChangeColumn(NamedTuple):
-    """A column of a change table and its type in the log's vocabulary; unknown types keep their own name.
-
-    A column of unknown type can be skipped, and is refused by name if it is mirrored.
-    """
+    """A column and its type in the log's vocabulary; an unknown type keeps its name, and is refused if mirrored."""
 
     name: str
     type: str
@@ -75,8 +70,6 @@ class ChangeRow(NamedTuple):
 
 
 class _KeptRow(NamedTuple):
-    """The stored form of a row that waits or could not be read."""
-
     table: str
     columns: tuple[ChangeColumn, ...]
     binary_mask: bool
@@ -115,15 +108,7 @@ def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
 
 
 class RowLayout:
-    """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns.
-
-    Args:
-        prefix: the prefix of header columns, in any case, as some targets change it.
-
-    Raises:
-        Refusal: ``HEADER_INVALID``, also without ``change_seq`` or ``change_oper`` (T-02); ``KEY_DIFFERS``;
-            ``ROW_INVALID``; ``MESSAGE_INVALID``.
-    """
+    """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns."""
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
         self.structure = structure
@@ -140,20 +125,23 @@ class RowLayout:
         data = [at for at in range(self.width) if at not in self.header_places]
         headers = {structure.columns[at].name for at in self.header_places}
         table.refuse_narrower_key([name for name in structure.key if name not in headers])
-        self._types = [self._type_of(one, table) for one in structure.columns]
-        named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
-        self._has_large = any(is_large(self._types[at]) for at in data)
+        self.types = [self._type_of(one, table) for one in structure.columns]
+        named = [(structure.columns[at].name, self.types[at], index) for index, at in enumerate(data)]
+        self.has_large = any(is_large(self.types[at]) for at in data)
         self._list = RowColumns([Column(*one) for one in named], table.key, table.columns)
         kept = set(self._list.kept)
         self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
         self._names = tuple(name for _, name, _, _ in self._kept)
         self._kept_places = tuple(at for at, _, _, _ in self._kept)
         self._kept_values = _chosen(self._kept_places)
+        self.kept = tuple(zip(self._kept_places, self._names, strict=True))
+        """Index and name of the mirrored columns, in the order of an image."""
         self.cols = self._list.text
         self.is_marked = not any(is_large(type_) for _, _, type_, _ in self._kept)
         self._key = [(at, name) for at, name, _, _ in self._kept if name in table.key]
         self.key_in_order = tuple({name: at for at, name in self._key}.get(name) for name in table.key)
         self.key_places = frozenset(at for at, _ in self._key)
+        self.value_places = tuple(at for at in self._kept_places if at not in self.key_places)
         self._partial: dict[tuple[int, ...], str] = {}
 
     @staticmethod
@@ -171,12 +159,7 @@ class RowLayout:
         at = self._places.get(name)
         return None if at is None else values[at]
 
-    def has(self, name: str) -> bool:
-        """Whether the change table has this header column."""
-        return name in self._places
-
     def key(self, values: Values) -> str | None:
-        """The canonical key text; None for a table without key."""
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
         return encode_key(texts) if texts else None
 
@@ -185,7 +168,6 @@ class RowLayout:
         return all(one[at] == other[at] for at in self.key_places)
 
     def image(self, values: Values) -> str:
-        """The mirrored columns of a row as compact JSON."""
         return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
 
     def mark(self, before: Values, after: Values) -> int | None:
@@ -195,7 +177,6 @@ class RowLayout:
         return image_mark(self.image(before).encode()) if is_told else None
 
     def partial(self, values: Values, absent: frozenset[int]) -> tuple[str, str]:
-        """Column list and image of the columns that are present."""
         kept = [entry for entry in self._kept if entry[0] not in absent]
         places = tuple(entry[0] for entry in kept)
         cols = self._partial.get(places)
@@ -206,26 +187,16 @@ class RowLayout:
     def left(self, values: Values) -> tuple[str, str]:
         """Column list and image of a row that leaves its key, without NULLs that may be values that were not sent.
 
-        That is a large object, and everything if only the key has a value. A source may log only the keys of old rows.
-        A mask that compares such a row with the new one shows nothing about its NULLs (T-94).
+        That is a large object, and everything if only the key has a value: a source may log no more of old rows (T-94).
         """
         is_whole = self.says_more_than_key(values)
-        nulls = (at for at in self.value_places() if values[at] is None)
-        unsent = frozenset(at for at in nulls if not is_whole or is_large(self._types[at]))
+        nulls = (at for at in self.value_places if values[at] is None)
+        unsent = frozenset(at for at in nulls if not is_whole or is_large(self.types[at]))
         return self.partial(values, unsent) if unsent else (self.cols, self.image(values))
 
     def says_more_than_key(self, values: Values) -> bool:
         """Whether any mirrored column besides the key has a value: a DELETE may leave them NULL (T-21)."""
-        return any(values[at] is not None for at in self._kept_places if at not in self.key_places)
-
-    @property
-    def kept(self) -> Sequence[tuple[int, str]]:
-        """Index and name of the mirrored columns, in the order of an image."""
-        return tuple(zip(self._kept_places, self._names, strict=True))
-
-    def value_places(self) -> Sequence[int]:
-        """The indexes of the mirrored columns outside the key."""
-        return [at for at in self._kept_places if at not in self.key_places]
+        return any(values[at] is not None for at in self.value_places)
 
     @property
     def key_converters(self) -> Mapping[int, Callable[[str], str]]:
@@ -236,21 +207,11 @@ class RowLayout:
                 found[at] = self._list.key_converter(name)
         return found
 
-    @property
-    def has_large(self) -> bool:
-        """Whether any column of the source, mirrored or not, is a large object."""
-        return self._has_large
-
-    def type_at(self, at: int) -> str:
-        """The type of the column at an index."""
-        return self._types[at]
-
 
 def header_places(structure: Structure, prefix: str) -> dict[str, int]:
     """The indexes of the header columns by their names without prefix, in lower case.
 
-    A name with the prefix that is not a header column's is a column of the source (T-61). Header columns come first:
-    without a prefix, a header name after another column is a column of the source, too.
+    Any other name is a column of the source (T-61); without a prefix, all behind the first of these are.
     """
     found: dict[str, int] = {}
     for at, column in enumerate(structure.columns):
@@ -272,11 +233,7 @@ def header_name(column: str, prefix: str) -> str | None:
 
 
 def _refuse_lost_columns(structure: Structure, prefix: str, headers: frozenset[int], chosen: ColumnChoice) -> None:
-    """Refuse a column that may be either a header column or one of the source (T-61).
-
-    It looks like a header column, but follows a column of the source or occurs twice. A selection of columns decides
-    it.
-    """
+    """Refuse a column that may be a header or one of the source, unless a selection of columns decides (T-61)."""
     if not prefix:
         return
     behind = False

@@ -1,44 +1,42 @@
 """Reads UPDATE rows of change tables: changed columns, the meaning of NULL, changes of the key (T-19 to T-25, T-32).
 
-The before image of an UPDATE is a separate row with the same ``change_seq`` (T-11). With it, no mask is needed; without
-it, the mask shows whether the key changed.
-
-Public source: Qlik help, *Change tables*: meaning and byte order of ``change_mask``. As text a mask is one hexadecimal
-number, most significant digit first. The order of binary masks follows the documentation and can be configured.
+With a before image (T-11), no mask is needed; without it, the mask shows whether the key changed. Public source: Qlik
+help, *Change tables*: meaning and byte order of ``change_mask``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from spark_jobs.changelog.schema import DELETE, INSERT
+from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.qlik.change_table.rows import MASK, RowLayout, Values
+from spark_jobs.sources.qlik.change_table.rows import (
+    OPERATION,
+    OPERATION_NAME,
+    SEQUENCE,
+    ChangeRow,
+    RowLayout,
+    Values,
+    content,
+)
 from spark_jobs.sources.qlik.masks import MaskOrder, places, readings
-from spark_jobs.sources.sql_server.types import is_large, is_same_value
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+from spark_jobs.sources.sql_server.type_text import is_large
+from spark_jobs.sources.sql_server.types import is_same_value
 
+BEFORE = "B"
+_TRUNCATE = "TRUNCATE"
+_NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": BEFORE}
 MaskReading = Literal["msb_text", "le_bytes"]
 MaskReadings = Mapping[MaskReading, frozenset[int]]
 """Indexes of the changed columns, by each way to read a mask, the preferred one first."""
 
 
-def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> MaskReadings | None:
-    """The possible readings of a row's mask; None without a mask or with an empty one, which shows nothing (T-22).
-
-    A reading that names a header column, or a column that the table does not have, is impossible (T-24).
-
-    Raises:
-        Refusal: ``MASK_INVALID`` when it is not a mask, or no reading is possible.
-    """
-    text = layout.header(MASK, values)
-    return None if is_no_mask(text) else mask_readings(layout, text or "", order)
-
-
-def is_no_mask(text: str | None) -> bool:
-    """Whether a change mask is absent: NULL, or without a digit."""
-    return text is None or text.strip().lower() in ("", "0x")
+def read_mask(layout: RowLayout, text: str | None, order: MaskOrder) -> MaskReadings | None:
+    """The possible readings of a mask; None for NULL or one without a digit, which shows nothing (T-22)."""
+    return None if text is None or text.strip().lower() in ("", "0x") else mask_readings(layout, text, order)
 
 
 @lru_cache(maxsize=4096)
@@ -68,8 +66,8 @@ def choose_reading(
 ) -> MaskReading:
     """The order in which the masks of a table are read: the preferred one that no mask and no pair contradicts.
 
-    *pairs* are the readings of masks with a before image, and the indexes of differing columns. A pair that matches no
-    reading is a contradiction of its own, and shows nothing about the order.
+    *pairs* are readings and the indexes of differing columns. One that matches no reading shows nothing about the
+    order.
     """
     orders = _orders(layout, order)
     possible = list(orders)
@@ -85,17 +83,13 @@ def choose_reading(
 
 def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
     """The indexes of the mirrored columns that an UPDATE changed; masks do not show large objects (T-25)."""
-    places = [*layout.key_places, *layout.value_places()]
-    return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.type_at(at)))
+    places = [*layout.key_places, *layout.value_places]
+    return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.types[at]))
 
 
 def judged_places(layout: RowLayout) -> tuple[int, ...]:
-    """The indexes at which a mask and a pair of images can contradict each other (T-63).
-
-    Large objects are not among them, because masks do not show them (T-25). Nor is the key, because both images contain
-    it (T-60).
-    """
-    return tuple(at for at in layout.value_places() if not is_large(layout.type_at(at)))
+    """Indexes at which a mask can contradict a pair: no key (T-60), no large object, which masks omit (T-25)."""
+    return tuple(at for at in layout.value_places if not is_large(layout.types[at]))
 
 
 def refuse_denied_change(
@@ -103,25 +97,19 @@ def refuse_denied_change(
 ) -> None:
     """Refuse an UPDATE whose before image differs in a column that no reading of its mask names (T-63).
 
-    Args:
-        layout: that of the UPDATE, whose indexes the mask uses.
-        after: the values of the UPDATE.
-        before_layout: that of the before image; columns with equal name and type in both are compared.
-        before: the values of the before image.
-        mask: its possible readings.
-        sparse: whether a NULL may be a missing column, and so shows nothing (T-32).
+    If updates are *sparse*, a NULL may be a missing column, and shows nothing (T-32).
     """
     there = {name: at for at, name in before_layout.kept}
     names = dict(layout.kept)
     different = []
     for at in judged_places(layout):
         was = there.get(names[at])
-        if was is None or before_layout.type_at(was) != layout.type_at(at):
+        if was is None or before_layout.types[was] != layout.types[at]:
             continue
         old, new = before[was], after[at]
         if sparse and (old is None or new is None):
             continue
-        if not is_same_value(layout.type_at(at), old, new):
+        if not is_same_value(layout.types[at], old, new):
             different.append(at)
     if not different or any(places.issuperset(different) for places in mask.values()):
         return
@@ -139,10 +127,7 @@ def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
 
 
 def tells_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
-    """Whether the mask of an UPDATE names no column, though something changed, and so shows nothing (T-03).
-
-    Zero bytes may be left out (T-22). Only large objects may have changed, which masks do not show (T-25).
-    """
+    """Whether the mask of an UPDATE names no column, and not because only large objects changed (T-03, T-25)."""
     return not any(mask.values()) and not layout.has_large
 
 
@@ -161,15 +146,14 @@ def absent_columns(
 ) -> tuple[Values, frozenset[int]]:
     """What a sparse UPDATE leaves out (T-32): its values, completed where that is certain, and what stays unknown.
 
-    A NULL is a value if the mask names its column. Otherwise the column did not change, so the before image has its
-    value. If that has NULL too, or there is none, the value is unknown.
+    A NULL is a value if the mask names its column; else the before image has the value of the column.
     """
     absent: set[int] = set()
     values = list(after)
-    for at in layout.value_places():
+    for at in layout.value_places:
         if after[at] is not None or (changed is not None and at in changed):
             continue
-        trusted = changed is not None and not is_large(layout.type_at(at))
+        trusted = changed is not None and not is_large(layout.types[at])
         if trusted and before is not None and before[at] is not None:
             values[at] = before[at]
         else:
@@ -190,3 +174,96 @@ def _orders(layout: RowLayout, order: MaskOrder) -> tuple[MaskReading, ...]:
     if order != "auto":
         return (order,)
     return ("le_bytes", "msb_text") if layout.structure.binary_mask else ("msb_text", "le_bytes")
+
+
+class ReadRow(NamedTuple):
+    """A row with a readable header. *mask* is its mask, or why there is none; not set for before images."""
+
+    row: ChangeRow
+    layout: RowLayout
+    operation: str
+    sequence: str
+    mask: MaskReadings | Refusal | None
+
+    @property
+    def identity(self) -> str:
+        """The common identity of a before image and its UPDATE (T-11): the sequence, in one length, and the table."""
+        return self.sequence + self.layout.source
+
+
+class Together:
+    """Rows of one call, analyzed together."""
+
+    def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
+        self._order = order
+        self._befores: dict[str, list[ReadRow]] = {}
+        self._updates: dict[RowLayout, list[ReadRow]] = {}
+        self.updated: set[str] = set()
+        self._readings: dict[RowLayout, MaskReading] = {}
+        self._with_images: set[str] = set()
+        for entry in entries:
+            if entry.operation == BEFORE:
+                self._with_images.add(entry.layout.source)
+                known = self._befores.setdefault(entry.identity, [])
+                if not known or all(content(entry.row) != content(one.row) for one in known):
+                    known.append(entry)
+            elif entry.operation == UPDATE:
+                self.updated.add(entry.identity)
+                self._updates.setdefault(entry.layout, []).append(entry)
+
+    def befores(self, update: ReadRow) -> Sequence[ReadRow]:
+        """The distinct before images of an UPDATE: one, unless the source contradicts itself."""
+        return self._befores.get(update.identity, ())
+
+    def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
+        """Whether an unreadable UPDATE may concern another row than that of *key* (G-03)."""
+        try:
+            return any(before.layout.key(before.row.values) != key for before in self.befores(update))
+        except Refusal:
+            return True
+
+    def has_images(self, table: str) -> bool:
+        """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
+        return table in self._with_images
+
+    def reading(self, layout: RowLayout) -> MaskReading:
+        """How the masks of a table are read, decided by all of them (T-24)."""
+        found = self._readings.get(layout)
+        if found is None:
+            found = self._readings[layout] = self._judged(layout)
+        return found
+
+    def _judged(self, layout: RowLayout) -> MaskReading:
+        masks: list[MaskReadings] = []
+        pairs: list[tuple[MaskReadings, frozenset[int]]] = []
+        for update in self._updates.get(layout, ()):
+            if update.mask is None or isinstance(update.mask, Refusal):
+                continue
+            masks.append(update.mask)
+            befores = self.befores(update)
+            if len(update.mask) > 1 and len(befores) == 1 and befores[0].layout is layout:
+                pairs.append((update.mask, differing(layout, befores[0].row.values, update.row.values)))
+        return choose_reading(layout, self._order, masks, pairs)
+
+
+def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
+    """Operation and sequence of a row."""
+    sequence = (layout.header(SEQUENCE, values) or "").strip()
+    is_number = sequence.isascii() and sequence.isdigit()
+    if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):
+        what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, or is zero: it has no place in the order"
+        raise Refusal("HEADER_INVALID", what)
+    return operation_of(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
+
+
+@lru_cache(maxsize=1024)
+def operation_of(oper: str | None, name: str | None) -> str:
+    """The operation in ``change_oper``, unless ``operation`` contradicts it (T-12, T-15)."""
+    if name is not None and name.strip().upper() == _TRUNCATE:
+        raise Refusal("TABLE_EMPTIED", "the source table was truncated: all its rows are gone without a change each")
+    code = (oper or "").strip()
+    if code not in (INSERT, UPDATE, DELETE, BEFORE):
+        raise Refusal("MESSAGE_INVALID", f"change_oper {shown(code)} is none of I, U, D, B")
+    if name is not None and _NAMES.get(name.strip().upper()) != code:
+        raise Refusal("ROW_INVALID", f"change_oper says {code}, but operation says {shown(name)}")
+    return code

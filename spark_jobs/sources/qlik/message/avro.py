@@ -1,9 +1,7 @@
 """Reads Avro data messages by their writer schema, exactly, into the texts of the log (K-03, K-04, K-35).
 
-Logical types are removed before a record is read and applied here, because an Avro library may silently round a decimal
-to its declared precision.
-
-Public source: Apache Avro 1.11 specification, *Logical Types*; Qlik Help, *Kafka data types*.
+Logical types are applied here: a library may silently round a decimal. Public source: Apache Avro 1.11 specification,
+*Logical Types*; Qlik Help, *Kafka data types*.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any, NamedTuple
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.message.sections import custom_fields
 
@@ -38,8 +36,6 @@ ENVELOPE = fastavro.parse_schema(
 )
 """The envelope (K-01; public source: Qlik Help, *The Replicate envelope*)."""
 
-# Exceptions that were seen when reading foreign bytes or schemas.
-UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 _NO_SCHEMA = (*UNREADABLE, SchemaParseException, UnknownType, AttributeError)
 
 _DAY = date(1970, 1, 1).toordinal()
@@ -57,12 +53,7 @@ class Field(NamedTuple):
 
 
 class DataSchema:
-    """The writer schema of data messages: a record with ``data``, ``beforeData`` and ``headers``.
-
-    Raises:
-        Refusal: ``METADATA_MISSING`` when it is not such a schema, ``MESSAGE_INVALID`` when its sections have other
-            names.
-    """
+    """The writer schema of data messages: a record with ``data``, ``beforeData`` and ``headers``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -84,11 +75,6 @@ class DataSchema:
         self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
-        """One record, without logical types.
-
-        Raises:
-            Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
-        """
         return read_datum(datum, self.parsed, "data message")
 
     @property
@@ -101,11 +87,7 @@ class DataSchema:
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
-        """The values of a ``data`` or ``beforeData``, or some of them, as text.
-
-        Raises:
-            ValueError: a value that its logical type does not have, with the column.
-        """
+        """The values of a ``data`` or ``beforeData``, or some of them, as text."""
         image: dict[str, str | None] = {**values}
         name = ""
         try:
@@ -118,25 +100,19 @@ class DataSchema:
         return image
 
 
-@lru_cache(maxsize=512)
-def data_schema(text: str) -> DataSchema:
-    """:class:`DataSchema` of this text, cached."""
-    return DataSchema(text)
+data_schema = lru_cache(maxsize=512)(DataSchema)
+""":class:`DataSchema` of a text, cached."""
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
     """One record that consists of all the bytes."""
-    stream = io.BytesIO(datum)
     try:
-        record: Any = fastavro.schemaless_reader(stream, schema, None)
-        if stream.tell() != len(datum):
-            raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
+        return only_record(datum, schema)
     except UNREADABLE as error:
         # The library's text for a truncated record contains the address of its stream.
         said = "the bytes end too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
         reason = f"no Avro record of a {what}: {said}"
         raise Refusal("MESSAGE_INVALID", reason[:300]) from error
-    return record  # type: ignore[no-any-return]
 
 
 def read_metadata(datum: bytes, schema_text: str) -> Any:
@@ -150,12 +126,7 @@ def read_metadata(datum: bytes, schema_text: str) -> Any:
 
 
 def read_container(body: bytes) -> tuple[str, bytes]:
-    """The writer schema and the only datum of an Avro container file in a message.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when it is damaged or does not contain exactly one record.
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
-    """
+    """The writer schema and the only datum of an Avro container file in a message."""
     try:
         reader = fastavro.block_reader(io.BytesIO(body))
         blocks = [(block.num_records, block.bytes_.getvalue()) for block in reader]  # type: ignore[attr-defined]
@@ -170,7 +141,6 @@ def read_container(body: bytes) -> tuple[str, bytes]:
 
 
 def _custom(schema: Any) -> str | None:
-    """Why a schema belongs to a task with a custom message format; None if it does not."""
     named: dict[str, Any] = {}
     _collect(schema, named)
     fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
@@ -190,7 +160,6 @@ def _without_logical_types(schema: Any) -> Any:
 
 
 def _collect(schema: Any, named: dict[str, Any]) -> None:
-    """Record the named types of a schema by their short names, which are unique in the envelope."""
     if isinstance(schema, list):
         for part in schema:
             _collect(part, named)
@@ -213,7 +182,6 @@ def _record(schema: Any, name: str, named: Mapping[str, Any]) -> Any:
 
 
 def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
-    """The name and the fields of a member's record, in a parsed schema; no fields if unknown."""
     for field in parsed["fields"]:
         if field["name"] == name:
             kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
@@ -225,7 +193,6 @@ def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
 
 
 def _single(kind: Any, named: Mapping[str, Any]) -> Any:
-    """A type without the null of its union and without its name."""
     if isinstance(kind, list):
         others = [branch for branch in kind if branch != "null"]
         if len(others) != 1:
@@ -260,10 +227,6 @@ def decimal_text(raw: bytes, scale: int) -> str:
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits
 
 
-def _date_text(days: int) -> str:
-    return date.fromordinal(_DAY + days).isoformat()
-
-
 def _clock(per_second: int) -> Callable[[int], str]:
     digits = len(str(per_second)) - 1
 
@@ -286,16 +249,8 @@ def _moment(per_second: int) -> Callable[[int], str]:
     return text
 
 
-def _bytes_text(raw: bytes) -> str:
-    return "0x" + raw.hex().upper()
-
-
 def _itself(text: str) -> str:
     return text
-
-
-def _bool_text(value: bool) -> str:
-    return "true" if value else "false"
 
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], str]]] = {
@@ -305,12 +260,12 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], str]]] = {
     "long": ("bigint", str),
     "float": ("real", repr),
     "double": ("float", repr),
-    "boolean": ("bit", _bool_text),
-    "bytes": ("varbinary(max)", _bytes_text),
-    "fixed": ("varbinary(max)", _bytes_text),
+    "boolean": ("bit", lambda value: "true" if value else "false"),
+    "bytes": ("varbinary(max)", lambda raw: "0x" + raw.hex().upper()),
+    "fixed": ("varbinary(max)", lambda raw: "0x" + raw.hex().upper()),
 }
 _LOGICAL: dict[tuple[Any, str], tuple[str, Callable[[Any], str]]] = {
-    ("int", "date"): ("date", _date_text),
+    ("int", "date"): ("date", lambda days: date.fromordinal(_DAY + days).isoformat()),
     ("int", "time-millis"): ("time(3)", _clock(10**3)),
     ("long", "time-micros"): ("time(6)", _clock(10**6)),
     ("long", "timestamp-millis"): ("datetime2(3)", _moment(10**3)),

@@ -1,9 +1,7 @@
 """Reads many Avro records of one schema at once, field by field, into columns (K-04, K-35).
 
-A reader of single records takes half a microsecond for each value. Here each step works on one field of all records. A
-record is valid only if it ends exactly where its message does; any other is left to the exact decoder.
-
-Public source: Apache Avro 1.11 specification, *Binary Encoding*, *Logical Types*.
+A record is valid only if it ends exactly where its message does. Public source: Apache Avro 1.11 specification, *Binary
+Encoding*, *Logical Types*.
 """
 
 from __future__ import annotations
@@ -41,12 +39,7 @@ class Rows(NamedTuple):
 
 
 class AvroColumns:
-    """Some records of one parsed schema without logical types, read at their start and end positions in *content*.
-
-    Raises:
-        Unsupported: the schema has other types than records, unions with null and plain values.
-        pa.ArrowInvalid: a text is not UTF-8.
-    """
+    """Some records of one parsed schema without logical types, read at their start and end positions in *content*."""
 
     def __init__(self, schema: Any, content: bytes, starts: Places, ends: Places) -> None:
         self._bytes = np.frombuffer(content + _PADDING, np.uint8)
@@ -63,7 +56,6 @@ class AvroColumns:
         return Rows(np.ones(len(rows), bool), columns)
 
     def _read(self, kind: Any, rows: Places) -> pa.Array | Rows:
-        """One field of some records, which all have it."""
         kind = self._named.get(kind, kind) if isinstance(kind, str) else kind
         if isinstance(kind, list):
             return self._union(kind, rows)
@@ -107,7 +99,6 @@ class AvroColumns:
         return _spread(found, spots, is_there)
 
     def _within(self, numbers: Places, most: int, rows: Places) -> Places:
-        """Numbers below *most*; a record with another one is invalid."""
         is_known = (numbers >= 0) & (numbers < most)
         self.is_valid[rows[~is_known]] = False
         return np.where(is_known, numbers, 0)
@@ -135,7 +126,6 @@ class AvroColumns:
         return self._bytes[at[:, None] + np.arange(size)]
 
     def _parts(self, rows: Places, lengths: Places) -> pa.Array:
-        """Bytes of these lengths, as binary values."""
         starts = self._at[rows]
         is_inside = (lengths >= 0) & (lengths <= self._ends[rows] - starts)
         self.is_valid[rows[~is_inside]] = False
@@ -158,13 +148,7 @@ def _spread(found: pa.Array | Rows, spots: pa.Array, is_there: Booleans) -> pa.A
 
 
 def texts_of(column: pa.Array, logical: str, scale: int) -> pa.Array:
-    """The texts of a column's values, as :meth:`DataSchema.image` spells them; null also for a value without one.
-
-    Args:
-        column: the values.
-        logical: their logical type, empty for none.
-        scale: of a decimal.
-    """
+    """The texts of a column's values, as :meth:`DataSchema.image` spells them; null also for a value without one."""
     kind, types = column.type, pa.types
     if types.is_string(kind):
         return column
@@ -199,7 +183,6 @@ def _bounded(numbers: pa.Array, low: int, high: int) -> pa.Array:
 
 
 def _decimals(column: pa.Array, scale: int) -> pa.Array:
-    """Big-endian integers with *scale* digits after the point."""
     lengths = pc.binary_length(column).fill_null(0).to_numpy()
     if scale > _PLAIN_SCALE or (lengths > _LONGEST_INTEGER).any():
         return pa.array([None if raw is None else decimal_text(raw, scale) for raw in column.to_pylist()], pa.string())

@@ -45,11 +45,7 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
 
 
 class _Records:
-    """Records of one structure as columns: headers, and both images as texts.
-
-    Args:
-        is_sure: which are valid; those that prove to be no plain changes are taken out.
-    """
+    """Records of one structure as columns: headers, and both images as texts."""
 
     def __init__(self, followed: Followed, fields: Sequence[Field], read: Mapping[str, Any], is_sure: Booleans) -> None:
         self._followed, self._names = followed, [field.name for field in fields]
@@ -72,7 +68,6 @@ class _Records:
         return texts
 
     def rows(self, numbers: Any, places: Any) -> list[RowFields]:
-        """The rows of the plain changes."""
         followed, is_pair = self._followed, self._has_data & self._has_before
         differ = {n: ~_same(new, self._old[n]) & is_pair for n, new in self._new.items()}
         image = {name: self._image(name) for name in self._names}
@@ -121,7 +116,6 @@ class _Records:
         return pc.if_else(pa.array(self._has_data), self._new[name], self._old[name])
 
     def _header(self, name: str, *kinds: pa.DataType) -> pa.Array:
-        """A header's column, null where the schema lacks it."""
         column = self._headers.get(name)
         if column is None:
             return pa.nulls(len(self._sure), kinds[0])
@@ -170,7 +164,6 @@ class _Records:
         return np.array(operations)[form_of], logged[form_of]
 
     def _positions(self, operations: Any, places: Any, is_set: Booleans) -> pa.Array:
-        """Positions as :meth:`Headers.position`; a sequence or counter that is none makes its record unsure."""
         digits = self._followed.sequence_digits
         is_load = pa.array(operations == "REFRESH")
         sequences = pc.if_else(is_load, "0" * digits, self._header("changeSequence", pa.string()))
@@ -184,7 +177,6 @@ class _Records:
         return qlik_positions(sequences, pc.if_else(pa.array(is_set), "1", "0"), counters)
 
     def _marks(self, chosen: pa.Array, is_update: Booleans, images: Sequence[bytes]) -> list[int | None]:
-        """The marks of the old rows of updates."""
         marks: list[int | None] = [None] * len(images)
         spots = np.flatnonzero(is_update[chosen.to_numpy()]) if self._followed.is_marked else np.array([], np.int64)
         old = [self._old[name].take(chosen.take(pa.array(spots))) for name in self._names]

@@ -1,10 +1,7 @@
 """Converts one data message of a mirrored table to rows of the change log (K-16 to K-31).
 
-REFRESH, INSERT and UPDATE set the row in ``data``; DELETE removes the key of the first image that has one (K-30). An
-UPDATE that changes the key makes two rows at one position: the old key leaves (sub 0), the new one is set (sub 1).
-Otherwise the row would stay at the target under its old key (G-03, K-31).
-
-Public source: Qlik Help, *Metadata and data messages*.
+An UPDATE that changes the key makes two rows at one position: the old key leaves (sub 0), the new one is set (sub 1)
+(G-03, K-31). Public source: Qlik Help, *Metadata and data messages*.
 """
 
 from __future__ import annotations
@@ -45,12 +42,7 @@ def change(
     sequence_digits: int,
     at: MessageContext,
 ) -> list[LogRow]:
-    """The rows of one data message.
-
-    Raises:
-        Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID``, ``ROW_INVALID``, ``KEY_INVALID``, ``MASK_INVALID`` or
-            ``OLD_KEY_MISSING``; with the key, unless that is uncertain.
-    """
+    """The rows of one data message."""
     read = images.avro_image if is_avro else images.json_image
     try:
         data, before = read(record.get("data"), "data"), read(record.get("beforeData"), "beforeData")
@@ -129,12 +121,7 @@ def _rows(
 def read_masks(
     headers: Headers, data: Image | None, before: Image | None, images: TableImages, order: MaskOrder
 ) -> Masks:
-    """Both masks, in the one order that is possible and not contradicted by the images (T-24).
-
-    Raises:
-        Refusal: ``MASK_INVALID``: a mask is invalid, is longer than the table, or means NULL in one byte order and
-            absent in the other (K-86).
-    """
+    """Both masks, in the one order that is possible and not contradicted by the images (T-24)."""
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
     possible = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
@@ -142,7 +129,8 @@ def read_masks(
         return possible[0]
     right = [masks for masks in possible if not _is_contradicted(masks, headers, data, before, images)]
     if len(right) > 1 and isinstance(headers.column_mask, bytes) and headers.operation != "DELETE":
-        name = images.told_otherwise(data or {}, *(masks.column or 0 for masks in right))
+        one, other = (masks.column or 0 for masks in right)
+        name = images.lacks(data or {}, one ^ other)
         if name is not None:
             what = f"columnMask {shown(headers.column_mask)} says by one order of its bytes that {shown(name)} is NULL"
             raise Refusal("MASK_INVALID", f"{what}, and by the other that it was not sent: set `mask_order`")
@@ -178,7 +166,6 @@ def _number(mask: Mask, order: MaskOrder) -> int | None:
 def _is_contradicted(
     masks: Masks, headers: Headers, data: Image | None, before: Image | None, images: TableImages
 ) -> bool:
-    """Whether the images contradict the masks: a value outside the column mask, a change outside the change mask."""
     columns = [column for column in images.structure.columns if not column.is_large]
     if headers.operation == "DELETE":
         # Only the key is marked, and other consumers saw rows without their values (K-21).
@@ -200,8 +187,8 @@ def _is_contradicted(
 def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> str | None:
     """The first column that differs between the images although the change mask does not name it (K-69).
 
-    Not checked are the key, which both images contain (K-31), and columns that the column mask leaves out (K-23). An
-    old row without its key was sent incompletely, so its nulls show nothing.
+    Not checked are the key, which both images have (K-31), and columns that the column mask leaves out (K-23). An old
+    row without its key was sent incompletely, so its nulls show nothing.
     """
     if masks.change is None or not images.holds_key(before):
         return None
@@ -229,10 +216,7 @@ def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, imag
 
 
 def _refuse_two_meanings(headers: Headers, data: Image, masks: Masks, images: TableImages, order: MaskOrder) -> None:
-    """Refuse an update without its old key whose mask names the key in another possible order of its bytes.
-
-    A task writes a byte more than the columns need, or a column mask that shows the order (K-20): here neither is so.
-    """
+    """Refuse an update without its old key whose mask names the key in another possible order of its bytes (K-20)."""
     if masks.change is None or masks.change & images.key_bits or images.keys_never_change:
         return
     others = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
@@ -249,10 +233,7 @@ def _is_known(name: str, masks: Masks, images: TableImages) -> bool:
 
 
 def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: list[str]) -> list[str]:
-    """The key before an update. If it is not sent, the change mask shows whether the key changed (K-21).
-
-    Without a mask, only the mirror file can promise that it did not (K-70).
-    """
+    """The key before an update; if it is not sent, the change mask or the mirror file show it (K-21, K-70)."""
     if images.key and before is not None and images.holds_key(before):
         try:
             return images.key_texts(before)

@@ -1,9 +1,7 @@
 """Determines the kind of a Qlik message: metadata or data, JSON or Avro, with or without envelope (K-01 to K-06).
 
-The bytes of each message decide: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the frame of a schema
-registry, ``Obj`` an Avro container. JSON numbers that are not integers keep their text, so that no digit is lost.
-
-Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*; Confluent, *Wire format*.
+The bytes decide: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the frame of a schema registry, ``Obj``
+an Avro container. Public source: Qlik Help; Confluent, *Wire format*.
 """
 
 from __future__ import annotations
@@ -56,13 +54,7 @@ def registry_number(identity: str) -> int | None:
 
 
 def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
-    """The kind and content of a message.
-
-    With *unframed_avro*, bytes in no known form are a bare Avro record, whose schema depends on the topic.
-
-    Raises:
-        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``, ``METADATA_MISSING``.
-    """
+    """The kind and content of a message; with *unframed_avro*, bytes in no known form are a bare Avro record."""
     if body.startswith(b"{"):
         return _of_json(_json(body))
     if body.startswith(MAGIC.encode()):
@@ -125,7 +117,6 @@ def _kind(kind: object) -> str:
 
 
 def _json(body: bytes) -> dict[str, Any]:
-    """A JSON object; integers are numbers, all other numbers :class:`JsonNumber`."""
     try:
         try:
             whole = _decode(body)

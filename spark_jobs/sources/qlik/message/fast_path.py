@@ -1,9 +1,7 @@
 """The fast path of Qlik messages: JSON is read by patterns, Avro by the compiled reader of its schema.
 
-The exact decoder (:mod:`spark_jobs.sources.qlik.message.decoder`) defines the format. The fast path reads a message
-only if it proves that the decoder would give the same row. Its id must name a known structure, and its form must be the
-documented one. Its masks must have one reading and leave no column out, and both images must have the same key. Key
-changes, rows with unknown values, other spellings, metadata and anything damaged go to the decoder.
+A message is read only if its structure is known, its form the documented one, its masks have one reading and leave no
+column out, and both images have the same key. All others go to the decoder.
 """
 
 from __future__ import annotations
@@ -29,11 +27,10 @@ from spark_jobs.sources.contract.fast_decoder import (
 )
 from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_text
 from spark_jobs.sources.qlik.message.avro_rows import Spot, record_rows
-from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.followed import Followed
 from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
-from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
 from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000
@@ -41,11 +38,7 @@ _MOST_IDS = 1000
 
 
 class FastQlikMessages:
-    """Reads messages from blocks. It caches the ids it has seen, so keep one for many blocks.
-
-    Raises:
-        TerminalError: ``METADATA_MISSING``.
-    """
+    """Reads messages from blocks. It caches the ids it has seen, so keep one for many blocks."""
 
     def __init__(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema], settings: QlikMessageSettings
@@ -55,13 +48,11 @@ class FastQlikMessages:
         self.learn(())
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """As :meth:`FastDecoder.learn`; an id may name another structure now (K-11)."""
         self._schemas += sorted(schemas)
         self._decoder = QlikMessageDecoder(self._tables, self._schemas, self._settings)
         self._topics: dict[str, dict[bytes | None, Followed | None]] = {}
 
     def take(self, block: Block) -> Taken:
-        """As :meth:`FastDecoder.take`."""
         rows: list[RowFields] = []
         ignored: list[int] = []
         foreign = Counter[str]()
@@ -129,7 +120,6 @@ class FastQlikMessages:
     def _followed(
         self, known: dict[bytes | None, Followed | None], topic: str, schema_id: bytes | None
     ) -> Followed | None:
-        """The structure of messages in a topic that is not *known* yet, if they can be read."""
         if len(known) >= _MOST_IDS:
             return None
         found = known[schema_id] = self._follow(topic, schema_id)

@@ -22,7 +22,7 @@ from spark_jobs.sources.qlik.message.changes import possible_masks
 from spark_jobs.sources.qlik.message.headers import OPERATIONS, Headers, Mask
 from spark_jobs.sources.qlik.message.images import TableImages
 from spark_jobs.sources.qlik.message.patterns import JsonColumn, JsonPattern, json_pattern
-from spark_jobs.sources.qlik.message.structures import Column, Structure
+from spark_jobs.sources.qlik.message.structures import Structure
 from spark_jobs.sources.qlik.types import is_out_of_range
 
 _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
@@ -36,12 +36,7 @@ _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
 class Followed:
-    """The rows of plain messages of one structure.
-
-    Args:
-        number: the index of the table and its columns in the reader.
-        images: how rows are written for the mirrored table; None if the table is not mirrored.
-    """
+    """The rows of plain messages of one structure; without *images* its table is not mirrored."""
 
     def __init__(
         self, structure: Structure, number: int, images: TableImages | None, order: MaskOrder, sequence_digits: int
@@ -90,7 +85,6 @@ class Followed:
         return self.row(number, place, headers, map(bytes.decode, key), image, had, told)
 
     def mark(self, before: bytes, image: bytes) -> int | None:
-        """The mark of an old row, as :meth:`TableImages.mark`."""
         if self.is_marked and b":null" in before:
             old, new = _decode_image(before), _decode_image(image)
             is_key_alone = all(value is None for name, value in old.items() if name not in self.key)
@@ -105,10 +99,7 @@ class Followed:
         return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
 
     def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
-        """Whether a message with these images, which have the same key, is one row with all of its columns.
-
-        Masks must have one meaning only. Large objects may be missing in rows that leave (K-22).
-        """
+        """Whether a message with these images, which have the same key, is one row with all of its columns (K-22)."""
         masks = headers.change_mask, headers.column_mask
         marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
         if marks is None:
@@ -177,8 +168,8 @@ class Followed:
     @cached_property
     def _json(self) -> tuple[JsonPattern, JsonPattern] | None:
         try:
-            columns = tuple(_json_column(column) for column in self.structure.columns)
-            return json_pattern(columns, self.key, False), json_pattern(columns, self.key, True)
+            columns = tuple(JsonColumn(c.name, c.log_type() not in _UNQUOTED) for c in self.structure.columns)
+            return json_pattern(columns, self.key, in_before=False), json_pattern(columns, self.key, in_before=True)
         except (TerminalError, ValueError):
             return None
 
@@ -193,7 +184,6 @@ class _Marks(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: int, key_bits: int) -> _Marks | None:
-    """The meaning of a message's masks for a table of this many bits; None if there is more than one."""
     if change is None and column is None:
         return _Marks(True, None, None)
     try:
@@ -202,10 +192,6 @@ def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: in
         return None
     key = None if masks.change is None else bool(masks.change & key_bits)
     return _Marks(masks.column is None or masks.column == all_bits, key, masks.change)
-
-
-def _json_column(column: Column) -> JsonColumn:
-    return JsonColumn(column.name, column.log_type() not in _UNQUOTED)
 
 
 @lru_cache(maxsize=_MASKS_KEPT)
@@ -224,7 +210,6 @@ def _spelled(names: tuple[str, ...]) -> Callable[[bytes], object]:
 
 
 def _unquoted(text: bytes | None) -> bytes | None:
-    """A text without its quotes; None for an empty one."""
     return (msgspec.json.decode(text, type=str).encode() or None) if text else None
 
 

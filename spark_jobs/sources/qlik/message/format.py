@@ -16,9 +16,8 @@ from open_mirroring.config.source import Messages
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import BY_HAND, Damage, MirroredTable, Refusal, SourceSchema, is_described
-from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number
@@ -57,7 +56,6 @@ class QlikMessageFormat(Format):
 
     @classmethod
     def of(cls, mirror: Mirror, source: Messages) -> QlikMessageFormat:
-        """The format with the settings of a mirror file."""
         return cls(
             QlikMessageSettings(
                 source.load,
@@ -73,20 +71,16 @@ class QlikMessageFormat(Format):
 
     @property
     def load(self) -> str:
-        """As :meth:`Format.load`."""
         return self.settings.load
 
     @property
     def key_changes(self) -> str:
-        """As :meth:`Format.key_changes`."""
         return "found by changeMask or beforeData; an update with neither stops its table"
 
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> QlikMessageDecoder:
-        """As :meth:`Format.decoder`."""
         return QlikMessageDecoder(tables, schemas, self.settings)
 
     def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
-        """As :meth:`Format.described`; the newest structure of a table comes last."""
         known = [
             one
             for one in map(known_structure, filter(is_described, schemas))
@@ -95,7 +89,6 @@ class QlikMessageFormat(Format):
         return (_structure(one, "") for one in sorted(known, key=lambda one: one.age))
 
     def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[history.Structure]]:
-        """As :meth:`Format.structures`: those of metadata messages; of a table without any, those of writer schemas."""
         tables: dict[str, list[Structure]] = {}
         for one in map(known_structure, (one for one in schemas if one.document and is_described(one))):
             if isinstance(one, Structure) and one.table and one.topic != BY_HAND:
@@ -103,7 +96,6 @@ class QlikMessageFormat(Format):
         return {table: [*map(_as_history, in_order(known))] for table, known in tables.items()}
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
-        """As :meth:`Format.announced`."""
         return announced(messages, self.settings, self._registered)
 
     def _registered(self, identities: Collection[str]) -> list[SourceSchema]:
@@ -117,7 +109,6 @@ class QlikMessageFormat(Format):
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
     ) -> FastQlikMessages:
-        """As :meth:`Format.fast_decoder`."""
         return FastQlikMessages(tables, schemas, self.settings)
 
 
@@ -169,7 +160,6 @@ def announced(
 
 
 def _change(name: str, record: Mapping[str, Any]) -> Announced:
-    """What a data message announces: its table, and whether it changes an existing row."""
     schema, _, table = name.partition(".")
     headers = record.get("headers")
     headers = headers if isinstance(headers, Mapping) else {}
@@ -194,10 +184,7 @@ def _structure(structure: Structure, task: str) -> Announced:
 
 
 def in_order(structures: Sequence[Structure]) -> list[Structure]:
-    """The structures of one table, the oldest first; none if versions and times contradict each other.
-
-    That happens if two tasks announce one table, or a task restarted its count.
-    """
+    """The structures of one table, the oldest first; none if versions and times contradict each other."""
     known = [one for one in structures if one.is_described] or structures
     ordered = sorted(known, key=lambda one: one.age)
     times = [one.age[1] for one in ordered]

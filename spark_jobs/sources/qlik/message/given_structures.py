@@ -16,11 +16,7 @@ _TIMES = ("TIME", "DATETIME", "TIMESTAMP")
 
 
 def given_structures(mirror: Mirror) -> tuple[SourceSchema, ...]:
-    """The valid structures under ``structures``.
-
-    Raises:
-        TerminalError: ``METADATA_MISSING``, ``TYPE_UNSUPPORTED``.
-    """
+    """The valid structures under ``structures``."""
     return tuple(_given(mirror, given) for given in mirror.structures)
 
 

@@ -18,10 +18,9 @@ Mask = str | bytes | None
 
 
 class Headers(NamedTuple):
-    """The headers that the decoder uses; the others are for information.
+    """The headers that the decoder uses; ``counter`` is the index in the transaction.
 
-    ``counter`` is the index in the transaction, 0 if it is not sent. The end of a transaction is never waited for: with
-    tables that are not mirrored it would never be complete (K-26).
+    The end of a transaction is never waited for: with tables that are not mirrored it would never come (K-26).
     """
 
     operation: str
@@ -31,10 +30,7 @@ class Headers(NamedTuple):
     column_mask: Mask
 
     def position(self, place: int, sub: int) -> str:
-        """The position in the log inside its load. A REFRESH, which has none, is below every change (K-18).
-
-        *place* is the message's offset; *sub* is 0 for removing a key and 1 for setting a row.
-        """
+        """The position in the log inside its load. A REFRESH, which has none, is below every change (K-18)."""
         if self.operation == "REFRESH":
             return qlik_position("0" * len(self.sequence), sub, place)
         return qlik_position(self.sequence, sub, self.counter)
@@ -64,10 +60,7 @@ def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGITS) -> Headers:
-    """The headers of a data message.
-
-    A ``changeSequence`` of another length would not sort correctly as text, so its length is a setting.
-    """
+    """The headers of a data message; a ``changeSequence`` of another length would not sort correctly as text."""
     headers = record.get("headers")
     if not isinstance(headers, dict):
         raise Refusal("HEADER_INVALID", f"headers is not an object but {shown(headers)}")
@@ -85,7 +78,10 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
         or not sequence.strip("0")
     ):
         raise Refusal("HEADER_INVALID", f"changeSequence is {shown(sequence)}, not {sequence_digits} digits")
-    return Headers(operation, sequence, _counter(headers.get("transactionEventCounter")), change, column)
+    counter = headers.get("transactionEventCounter")
+    if counter is not None and not (type(counter) is int and 0 <= counter < 2**63):
+        raise Refusal("HEADER_INVALID", f"transactionEventCounter is {shown(counter)}")
+    return Headers(operation, sequence, counter or 0, change, column)
 
 
 def _is_text(value: object) -> TypeGuard[str]:
@@ -97,11 +93,3 @@ def _mask(headers: Mapping[str, Any], name: str) -> Mask:
     if value is None or type(value) is str or isinstance(value, bytes):
         return value or None  # messages without masks may have an empty text instead of null
     raise Refusal("HEADER_INVALID", f"{name} is {shown(value)}")
-
-
-def _counter(value: object) -> int:
-    if value is None:
-        return 0
-    if type(value) is int and 0 <= value < 2**63:
-        return value
-    raise Refusal("HEADER_INVALID", f"transactionEventCounter is {shown(value)}")

@@ -6,6 +6,7 @@ A column that the column mask does not name is unknown. It is not NULL, though t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -48,11 +49,7 @@ class _Written(NamedTuple):
 
 
 class TableImages:
-    """How rows of one structure are written for one mirrored table.
-
-    Args:
-        binary: the encoding of binary values in JSON; the log has hexadecimal.
-    """
+    """How rows of one structure are written for one mirrored table."""
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
         self.structure = structure
@@ -117,7 +114,6 @@ class TableImages:
         return image
 
     def avro_image(self, values: Any, name: str) -> Image | None:
-        """``data`` or ``beforeData`` of an Avro message; None if it is null."""
         if values is None:
             return None
         try:
@@ -156,7 +152,6 @@ class TableImages:
         return all(one.get(name) == other.get(name) for name in self.key)
 
     def key_texts(self, image: Image) -> list[str]:
-        """The canonical texts of the key columns (G-02)."""
         texts = []
         for name, convert in self._key:
             if convert is None:
@@ -177,9 +172,6 @@ class TableImages:
         """An image without the columns that the column mask leaves out (K-23).
 
         Masks need not show large objects: of those only a null counts as not sent (K-22).
-
-        Raises:
-            Refusal: ``MASK_INVALID``: a value that the mask leaves out, or a named column that is missing.
         """
         if mask is None or (mask == self._all_bits and image.keys() == self.structure.by_name.keys()):
             return image
@@ -196,17 +188,11 @@ class TableImages:
                 found[name] = image[name]
         return found
 
-    def told_otherwise(self, image: Image, one: int, other: int) -> str | None:
-        """The first mirrored column without a value that one of two column masks names and the other does not."""
-        differing = one ^ other
-        return next((c.name for c in self._kept if image.get(c.name) is None and differing & c.bit), None)
+    def lacks(self, image: Image, bits: int) -> str | None:
+        """The first mirrored column without a value among some."""
+        return next((c.name for c in self._kept if image.get(c.name) is None and bits & c.bit), None)
 
     def after(self, image: Image) -> Row:
-        """An image that sets a row.
-
-        Raises:
-            Refusal: ``ROW_INVALID``, also for a value that is not text or out of range.
-        """
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
                 raise Refusal("ROW_INVALID", f"the value of {shown(column)} is not from {low} to {high}")
@@ -257,11 +243,7 @@ class TableImages:
         return found
 
     def is_same_value(self, column: Column, one: str | None, other: str | None) -> bool:
-        """Whether two texts are one value of a column; of an unknown type that lands as text, only equal ones are.
-
-        Raises:
-            Refusal: ``ROW_INVALID`` for a type that cannot be mirrored.
-        """
+        """Whether two texts are one value of a column; of an unknown type that lands as text, only equal ones are."""
         try:
             return is_same_value(self._type_of(column), one, other)
         except TerminalError as error:
@@ -289,22 +271,8 @@ class TableImages:
             return f"the key column {shown(name)}: {error}"
 
 
-class ImagesMade:
-    """How rows of each structure are written for its table, cached."""
-
-    def __init__(self, binary: BinaryText) -> None:
-        self._binary = binary
-        self._made: dict[tuple[Structure, MirroredTable], TableImages] = {}
-
-    def of(self, structure: Structure, table: MirroredTable) -> TableImages:
-        """The images of a structure."""
-        found = self._made.get((structure, table))
-        if found is None:
-            if len(self._made) >= _IMAGES_KEPT:
-                self._made.clear()
-            found = self._made[structure, table] = TableImages(structure, table, self._binary)
-        return found
-
+table_images = lru_cache(maxsize=_IMAGES_KEPT)(TableImages)
+""":class:`TableImages`, cached."""
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     JsonNumber: str,
@@ -315,7 +283,6 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
 
 
 def _with_chosen_decimal(column: Column, chosen: str | None) -> Column:
-    """A column, with the decimal that the mirror file chooses if its NUMERIC has no digits (G-110)."""
     if column.known_type is None and column.precision < 1:
         return column._replace(known_type=chosen_digits(column.type, chosen))
     return column

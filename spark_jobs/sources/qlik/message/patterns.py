@@ -1,9 +1,6 @@
-r"""Matches the usual form of Qlik messages by regular expressions over their bytes (K-01, K-02, K-16 to K-28).
+"""Matches the usual form of Qlik messages by regular expressions over their bytes (K-01, K-02, K-16 to K-28).
 
-Tasks write a JSON message compactly: the documented members in their documented order, the columns of ``data`` and
-``beforeData`` in the order of the structure, texts in quotes and numbers without. A match is JSON without duplicate
-names, and its groups have their meaning. Escapes are allowed only if the log spells them equally, so a value is copied.
-
+A match is JSON without duplicate names. Escapes are allowed only if the log spells them equally, so a value is copied.
 Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*.
 """
 
@@ -73,15 +70,9 @@ class JsonColumn(NamedTuple):
 
 
 class JsonPattern:
-    """The pattern of the rest of a message after :data:`JSON_HEAD`, for one structure.
+    """The pattern of the rest of a message after :data:`JSON_HEAD`, for one structure; ``ValueError`` for other names.
 
-    Args:
-        columns: the columns of images, in order.
-        key: the key columns; none of them is null, and both images have the same.
-        in_before: the row is in ``beforeData`` and ``data`` is null; else it is in ``data``.
-
-    Raises:
-        ValueError: for names that need escapes.
+    Both images have the same key without null. *in_before*: the row is in ``beforeData`` and ``data`` is null.
     """
 
     def __init__(self, columns: Sequence[JsonColumn], key: Sequence[str], *, in_before: bool) -> None:
@@ -113,11 +104,9 @@ class JsonPattern:
         return pieces[0] + b"".join([part for pair in zip(values, pieces[2::2], strict=True) for part in pair])
 
     def other_image(self, before: bytes) -> bytes:
-        """The other row in the same form."""
         return _UNQUOTED.sub(rb'":"\1"', before) if self._unquoted else before
 
     def _row(self, columns: Sequence[JsonColumn]) -> bytes:
-        """The image with a group for each value that gets quotes, and for the parts between them."""
         written, self._unquoted = [rb"(?P<piece0>\{"], 0
         for place, column in enumerate(columns):
             written.append(_name(column, place))
@@ -151,11 +140,5 @@ def _name(column: JsonColumn, place: int) -> bytes:
     return (b',"' if place else b'"') + re.escape(column.name.encode()) + rb'":'
 
 
-@lru_cache(maxsize=256)
-def json_pattern(columns: tuple[JsonColumn, ...], key: tuple[str, ...], in_before: bool) -> JsonPattern:
-    """The pattern of these columns, cached in the process.
-
-    Raises:
-        ValueError: as :class:`JsonPattern`.
-    """
-    return JsonPattern(columns, key, in_before=in_before)
+json_pattern = lru_cache(maxsize=256)(JsonPattern)
+"""The pattern of these columns, cached in the process."""

@@ -1,10 +1,6 @@
 """Stores the known structures, and finds the one of a data message (K-05, K-06, K-10, K-11).
 
-A structure is found by the topic of its announcement and its ``schemaId``, because ids are unique per topic only
-(K-10). It may be announced in another topic than the data (K-06). A JSON message without an id has the newest structure
-of its table with the same columns.
-
-Public source: Qlik Help, *Metadata and data messages*.
+Ids are unique per topic only (K-10). A JSON message without an id has the newest structure with the same columns.
 """
 
 from __future__ import annotations
@@ -20,34 +16,27 @@ from spark_jobs.sources.qlik.message.structures import Structure, Unfit, known_s
 
 
 class Structures:
-    """The known structures: those of earlier runs and new ones.
-
-    Raises:
-        TerminalError: ``METADATA_MISSING``.
-    """
+    """The known structures: those of earlier runs and new ones."""
 
     def __init__(self, schemas: Iterable[SourceSchema] = ()) -> None:
         self._by_id: dict[str, list[Structure]] = defaultdict(list)
         self._by_table: dict[str, list[Structure]] = defaultdict(list)
         self._by_hand: dict[str, list[Structure]] = defaultdict(list)
-        self._unfit: dict[str, Unfit] = {}
+        self.unfit: dict[str, Unfit] = {}
+        """Schemas of a registry that are none of change messages, by id (K-62)."""
         for schema in filter(is_described, schemas):
             known = known_structure(schema)
             if isinstance(known, Unfit):
-                self._unfit[schema.schema_id] = known
+                self.unfit[schema.schema_id] = known
             else:
                 self.add(known)
 
     def copy(self) -> Structures:
-        """A copy to which other structures can be added."""
         other = Structures()
-        for mine, theirs in (
-            (self._by_id, other._by_id),
-            (self._by_table, other._by_table),
-            (self._by_hand, other._by_hand),
-        ):
+        indexes = (self._by_id, other._by_id), (self._by_table, other._by_table), (self._by_hand, other._by_hand)
+        for mine, theirs in indexes:
             theirs.update({name: [*found] for name, found in mine.items()})
-        other._unfit.update(self._unfit)
+        other.unfit.update(self.unfit)
         return other
 
     def add(self, structure: Structure) -> bool:
@@ -64,14 +53,9 @@ class Structures:
         return True
 
     def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
-        """The newest structure with this id: of the topic, else of any; *table* selects among several.
-
-        Raises:
-            Refusal: ``TABLE_UNTOLD`` when several tables have it and one of them is *mirrored*; ``METADATA_MISSING`` or
-                ``MESSAGE_INVALID`` when a registry has no schema of change messages under it.
-        """
-        if schema_id in self._unfit:
-            raise Refusal(self._unfit[schema_id].code, self._unfit[schema_id].reason)
+        """The newest structure with this id: of the topic, else of any; *table* selects among several."""
+        if schema_id in self.unfit:
+            raise Refusal(self.unfit[schema_id].code, self.unfit[schema_id].reason)
         every = self._by_id.get(schema_id, ())
         if len(every) == 1:
             return every[0]
@@ -96,16 +80,11 @@ class Structures:
         """The structures in the mirror file for messages of a table that was not announced (K-61)."""
         return self._by_hand.get(table, ()) if table else ()
 
-    def unfit(self, schema_id: str) -> Unfit | None:
-        """A registry's schema with this id that is not a schema of change messages (K-62)."""
-        return self._unfit.get(schema_id)
-
 
 def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:
     """The newest structure, of those given newest first, that has the columns of a JSON message.
 
     Columns may be missing only if the column mask leaves out exactly these, and has the width of the structure.
-    Otherwise the message has another structure, which is still unknown.
     """
     names = _names(record)
     if not names:

@@ -1,8 +1,6 @@
 """Reads Avro schemas by number from a schema registry, for messages that contain only the number (K-04, K-06).
 
-Only the driver does so, and once per number: the answer is stored in the ledger like any announced structure.
-
-Public source: Confluent, *Schema Registry API*, ``GET /schemas/ids/{id}``.
+Only the driver does so, once per number. Public source: Confluent, *Schema Registry API*.
 """
 
 from __future__ import annotations
@@ -18,9 +16,8 @@ from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.qlik.message.avro import data_schema
-from spark_jobs.sources.qlik.message.decoder import registry_schema
 from spark_jobs.sources.qlik.message.envelope import registry_number
-from spark_jobs.sources.qlik.message.structures import unfit_schema
+from spark_jobs.sources.qlik.message.structures import registry_schema, unfit_schema
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +28,7 @@ _NO_ANSWER = (ValueError, TypeError, AttributeError, KeyError)
 
 
 class SchemaRegistry:
-    """The registry of a connection of type ``http``: *host* is its URL, with *login* and *password*.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """The registry of a connection of type ``http``: *host* is its URL, with *login* and *password*."""
 
     def __init__(self, connection: Connection) -> None:
         if connection.conn_type != "http" or not (connection.host or "").startswith(("http://", "https://")):
@@ -49,14 +42,6 @@ class SchemaRegistry:
         self._client, self._name = SchemaRegistryClient(settings), connection.name
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
-        """The schemas of those numbers that fragments wait for, without those still unknown to the registry.
-
-        A schema of other messages affects only those, and is stored like the others.
-
-        Raises:
-            TerminalError: ``ACCESS_DENIED`` when the registry refuses us.
-            TransientError: ``UNREACHABLE``.
-        """
         numbers = {number for identity in identities if (number := registry_number(identity)) is not None}
         found = (self._schema(number) for number in sorted(numbers))
         return [schema for schema in found if schema is not None]

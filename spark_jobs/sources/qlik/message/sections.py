@@ -1,10 +1,6 @@
 """Detects a task with a custom message format: sections renamed or flattened (K-65).
 
-The dialog *Message Format* of a task or a table can rename sections. If a section's name loses its slash, its members
-move one level up. Such messages cannot be read: only that dialog shows which member is the row and which the previous
-row.
-
-Public source: Qlik Help, *Message Format*.
+Such messages cannot be read: only its dialog shows which member is the row. Public source: Qlik Help, *Message Format*.
 """
 
 from __future__ import annotations
@@ -23,10 +19,7 @@ SETTING = "the *Message Format* of the Qlik task or table renames or flattens se
 
 
 def custom_format(record: Mapping[str, Any]) -> str | None:
-    """Why a record belongs to a task with a custom format; None if that is not certain.
-
-    It does if a section is missing, something else is in its place, and the record has headers of Qlik.
-    """
+    """Why a record belongs to a task with a custom format: headers of Qlik, but a section is missing."""
     if all(name in record for name in _SECTIONS):
         return None
     parts = {name: set(part) for name, part in record.items() if isinstance(part, Mapping)}

@@ -35,10 +35,7 @@ _REGISTERED, _TYPE = "registeredSchema", "schemaType"
 
 
 class Unfit(NamedTuple):
-    """A schema in a registry that is not a schema of change messages (K-62).
-
-    *table* is the table of its record, if a Qlik task named it; else None.
-    """
+    """A schema in a registry that wrote no change messages (K-62), and the table in it if a Qlik task named that."""
 
     reason: str
     table: str | None
@@ -46,10 +43,7 @@ class Unfit(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column: its ordinal in the record from 1, and its type by Qlik or, if unknown, by the log.
-
-    ``key_position`` is its place in the primary key or unique index, 0 when it is not in it (K-12).
-    """
+    """One column: its ordinal from 1, its type by Qlik or else by the log, and its place in the key or 0 (K-12)."""
 
     name: str
     ordinal: int
@@ -71,23 +65,13 @@ class Column(NamedTuple):
         return 1 << (self.ordinal - 1)
 
     def log_type(self) -> str:
-        """The log's type text.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED``.
-        """
         return self.known_type or log_type(self.type, self.length, self.precision, self.scale)
 
 
 class Structure:
-    """One announced version of a table's structure.
+    """One announced version of a table's structure; the larger *version* is newer (K-11).
 
-    Args:
-        topic: where it was announced; empty if origins have no topic.
-        schema_id: its id, empty when it has none.
-        version: the source's version of the table's structure (K-11).
-        columns: in the order of their ordinals.
-        avro: the writer schema of its data messages as JSON, if announced.
+    *topic* and *schema_id* are empty if there is none. *avro* is the writer schema of its data messages.
     """
 
     def __init__(
@@ -108,12 +92,6 @@ class Structure:
 
     @cached_property
     def avro(self) -> DataSchema:
-        """The writer schema of its data messages.
-
-        Raises:
-            Refusal: ``METADATA_MISSING``, also when none was announced or it has other columns;
-                ``ROW_INVALID`` for bytes in a column of no known type.
-        """
         if self._avro is None:
             raise Refusal("METADATA_MISSING", f"the metadata of {shown(self.table)} has no dataSchema")
         found = data_schema(self._avro)
@@ -125,10 +103,7 @@ class Structure:
         return found
 
     def _refuse_what_loses(self, field: Field) -> None:
-        """Refuse a type of the writer schema that cannot hold what the description of its column promises.
-
-        That is: numbers and times for a text or bytes, bytes for anything else, floats for numbers of more digits.
-        """
+        """Refuse a type of the writer schema that cannot hold what the description of its column promises."""
         column, written = self.by_name[field.name], field.log_type.partition("(")[0]
         try:
             told = column.log_type().partition("(")[0]
@@ -163,7 +138,6 @@ class Structure:
 
     @property
     def announced(self) -> SourceSchema:
-        """The structure in the ledger's form."""
         return SourceSchema(self.topic, self.schema_id, self.table, self.version, self._document)
 
     def used_in(self, topic: str) -> list[SourceSchema]:
@@ -232,10 +206,7 @@ def read_announcement(record: Any, topic: str) -> Structure:
 
 
 def announced_table(record: Any) -> str | None:
-    """The table in a metadata message, even if that has other mistakes; None if there is none.
-
-    A name with a period in one of its parts is ambiguous and counts as none.
-    """
+    """The table in a metadata message, whatever else is wrong with it; None for a name with a period in one part."""
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
     schema, table = (lineage.get(name) if isinstance(lineage, Mapping) else None for name in ("schema", "table"))
     if type(schema) is not str or type(table) is not str or not table or "." in schema + table:
@@ -262,10 +233,7 @@ def derived_structure(topic: str, schema_id: str, table: str, version: int, avro
 
 
 def unfit_schema(number: int, kind: str, text: str) -> SourceSchema:
-    """A registry's schema *number* of type *kind* that wrote no change messages, stored unchanged.
-
-    Later readers decide again, with their own version of the decoder.
-    """
+    """A registry's schema that wrote no change messages; a later version of the decoder may read it."""
     return SourceSchema("", registry_id(number), "", number, json.dumps({_TYPE: kind, _REGISTERED: text}))
 
 
@@ -295,13 +263,7 @@ def registry_schema(number: int, table: str, version: int, avro: str) -> SourceS
 
 
 def known_structure(schema: SourceSchema) -> Structure | Unfit:
-    """Read back :attr:`Structure.announced`, or a writer schema or metadata message from the mirror file.
-
-    A result of :func:`unfit_schema` is :class:`Unfit`, unless this decoder can read it.
-
-    Raises:
-        TerminalError: ``METADATA_MISSING``.
-    """
+    """Read back :attr:`Structure.announced`, or a writer schema or metadata message from the mirror file."""
     try:
         record = json.loads(schema.document)
         if isinstance(record, dict) and _REGISTERED in record:

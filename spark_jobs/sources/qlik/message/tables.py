@@ -1,9 +1,6 @@
 """Finds the table of a message by its key, or by the readable part of a damaged message (K-15, K-60, K-63).
 
-A task can write schema and table into the message's key: ``schema+table`` as text, or a record of both. Any other key,
-such as the primary key's columns, names no table.
-
-Public source: Qlik Help, *Setting general connection properties* of the Kafka target, *Message key*.
+A task can write ``schema+table`` as text, or a record of both, into the key. Public source: Qlik Help, *Message key*.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import Any
 import fastavro
 import msgspec
 
-from spark_jobs.sources.qlik.message.avro import UNREADABLE
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE
 from spark_jobs.sources.qlik.message.envelope import registry_id
 
 _HEAD = 4096

@@ -41,7 +41,7 @@ def test_a_connection_in_the_json_form(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (f"postgres://me:{CANARY}@db/x", "URI form"),
+        (f"postgres://me:{CANARY}@db/x", "JSON object"),
         (f"{CANARY}", "not a JSON object"),
         ([CANARY], "not a JSON object"),
         ('{"conn_type": "postgres", "password": "' + CANARY, "not a JSON object"),

@@ -179,39 +179,31 @@ def test_transactions_can_be_held_back_where_partitions_keep_order(load: Load, s
 
 
 @pytest.mark.parametrize(
-    ("source", "code", "what"),
+    ("source", "what"),
     [
-        ("{format: sqlserver-ces, transport: capture, path: x}", "CONFIG_INVALID", "round robin"),
+        ("{format: sqlserver-ces, transport: capture, path: x}", "round robin"),
         (
             "{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: none, partition_count: 1}",
-            "CONFIG_INVALID",
             "round robin",
         ),
         (
             "{format: sqlserver-ces, transport: files, layout: bare, path: x, partition_key_scheme: stream-group}",
-            "CONFIG_INVALID",
             "bare lines",
         ),
-        (
-            "{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: table}",
-            "CONFIG_INVALID",
-            "number must be known",
-        ),
-        ("{format: qlik-message, transport: files, layout: bare, path: x}", "CONFIG_INVALID", "bare lines"),
-        ("{format: qlik-change-table, transport: files, path: x}", "CONFIG_INVALID", "still to come"),
-        ("{format: qlik-change-table, transport: jdbc, connection: c}", "CONFIG_INVALID", "closed partitions"),
+        ("{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: table}", "number must be known"),
+        ("{format: qlik-message, transport: files, layout: bare, path: x}", "bare lines"),
+        ("{format: qlik-change-table, transport: files, path: x}", "may still come"),
+        ("{format: qlik-change-table, transport: jdbc, connection: c}", "closed partitions"),
     ],
 )
-def test_transactions_cannot_be_held_back_without_a_complete_position(
-    load: Load, source: str, code: str, what: str
-) -> None:
+def test_transactions_cannot_be_held_back_without_a_complete_position(load: Load, source: str, what: str) -> None:
     """C-34, C-88, K-80, T-80: refused with the setting that would help, never promised and not kept."""
     text = GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", source)
     with pytest.raises(ConfigError) as caught:
         load(text + "consistency: transaction\n")
     (problem,) = caught.value.problems
-    assert (problem.code, problem.line, problem.path) == (code, 10, "consistency")
-    assert (what in problem.what and "consistency: key" in problem.way_out) or code == "CONFIG_INVALID"
+    assert (problem.code, problem.line, problem.path) == ("CONFIG_INVALID", 10, "consistency")
+    assert what in problem.what
 
 
 @pytest.mark.parametrize(
@@ -233,99 +225,60 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code", "line", "path", "way_out"),
+    ("old", "new", "line", "path", "way_out"),
     [
-        ("mirror: shop", "mirror: Shop!", "CONFIG_INVALID", 1, "mirror", "lower-case"),
-        ("mirror: shop", "mirror: 7", "CONFIG_INVALID", 1, "mirror", "quotes"),
-        ("mirror: shop", "mirror:", "CONFIG_INVALID", 1, "mirror", "text"),
-        ("mirror: shop\n", "", "CONFIG_INVALID", 1, "mirror", "Name of the mirror"),
-        ("change_log: b", "chang_log: b", "CONFIG_INVALID", 5, "chang_log", "did you mean 'change_log'"),
-        ("    key: [order_id]", "    kee: [order_id]", "CONFIG_INVALID", 9, "tables[0].kee", "'key'"),
-        ("    key: [order_id]", "    kee: [order_id]", "CONFIG_INVALID", 7, "tables[0].key", "empty list"),
-        ("    key: [order_id]", "    key: order_id", "CONFIG_INVALID", 9, "tables[0].key", "[a, b]"),
-        ("    key: [order_id]", "    key: [1]", "CONFIG_INVALID", 9, "tables[0].key[0]", "quotes"),
-        ("sqlserver-ces", "sqlserver_ces", "CONFIG_INVALID", 2, "source.format", "did you mean 'sqlserver-ces'"),
-        ("capture, path", "kafka, path", "CONFIG_INVALID", 2, "source.path", "leave `path` out"),
-        ("capture, path", "kafka, topics: [t], path", "CONFIG_INVALID", 2, "source.connection", "AIRFLOW_CONN_"),
-        (
-            "capture, path: data/capture",
-            "kafka, connection: c",
-            "CONFIG_INVALID",
-            2,
-            "source.topics",
-            "topics: [name]",
-        ),
-        ("path: data/capture", "path: x, topics: [t]", "CONFIG_INVALID", 2, "source.topics", "leave `topics` out"),
-        ("path: data/capture", "path: x, load: '2'", "CONFIG_INVALID", 2, "source.load", "leave `load` out"),
+        ("mirror: shop", "mirror: Shop!", 1, "mirror", "lower-case"),
+        ("mirror: shop", "mirror: 7", 1, "mirror", "quotes"),
+        ("mirror: shop", "mirror:", 1, "mirror", "text"),
+        ("mirror: shop\n", "", 1, "mirror", "Name of the mirror"),
+        ("change_log: b", "chang_log: b", 5, "chang_log", "did you mean 'change_log'"),
+        ("    key: [order_id]", "    kee: [order_id]", 9, "tables[0].kee", "'key'"),
+        ("    key: [order_id]", "    kee: [order_id]", 7, "tables[0].key", "empty list"),
+        ("    key: [order_id]", "    key: order_id", 9, "tables[0].key", "[a, b]"),
+        ("    key: [order_id]", "    key: [1]", 9, "tables[0].key[0]", "quotes"),
+        ("sqlserver-ces", "sqlserver_ces", 2, "source.format", "did you mean 'sqlserver-ces'"),
+        ("capture, path", "kafka, path", 2, "source.path", "known here: binary"),
+        ("capture, path", "kafka, topics: [t], path", 2, "source.connection", "AIRFLOW_CONN_"),
+        ("capture, path: data/capture", "kafka, connection: c", 2, "source.topics", "topics: [name]"),
+        ("path: data/capture", "path: x, topics: [t]", 2, "source.topics", "known here: binary"),
+        ("path: data/capture", "path: x, load: '2'", 2, "source.load", "known here: binary"),
         (
             "capture, path: data/capture",
             "kafka, connection: c, topics: [a/b]",
-            "CONFIG_INVALID",
             2,
             "source.topics[0]",
             "patterns are not taken",
         ),
-        ("    key: [order_id]", "    key: [id]\n    topic: x", "CONFIG_INVALID", 10, "tables[0].topic", "leave"),
+        ("    key: [order_id]", "    key: [id]\n    topic: x", 10, "tables[0].topic", "leave"),
         (
             "    key: [order_id]",
             "    key: []\n    keys_never_change: true",
-            "CONFIG_INVALID",
             10,
             "tables[0].keys_never_change",
             "leave it out",
         ),
-        ("capture, path", "jdbc, path", "CONFIG_INVALID", 2, "source.transport", "capture, files, kafka"),
-        (", path: data/capture", "", "CONFIG_INVALID", 2, "source.path", "folder"),
-        (", path: data/capture", ", path: abfss://x/y", "CONFIG_INVALID", 2, "source.path", "abfss://CONTAINER@"),
-        (", path: data/capture", ", path: s3://bucket/y", "CONFIG_INVALID", 2, "source.connection", "AIRFLOW_CONN"),
-        (", path: data/capture", ", path: x, connection: c", "CONFIG_INVALID", 2, "source.connection", "leave"),
-        ("change_log: build/log", "change_log: s3://bucket/log", "CONFIG_INVALID", 5, "change_log", "connection: NAME"),
-        (
-            "change_log: build/log",
-            "change_log: {path: b, connection: c}",
-            "CONFIG_INVALID",
-            5,
-            "change_log.path",
-            "text",
-        ),
-        (
-            "change_log: build/log",
-            "change_log: {path: az://bucket/b}",
-            "CONFIG_INVALID",
-            5,
-            "change_log.connection",
-            "set",
-        ),
+        ("capture, path", "jdbc, path", 2, "source.transport", "capture, files, kafka"),
+        (", path: data/capture", "", 2, "source.path", "folder"),
+        (", path: data/capture", ", path: abfss://x/y", 2, "source.path", "abfss://CONTAINER@"),
+        (", path: data/capture", ", path: s3://bucket/y", 2, "source.connection", "AIRFLOW_CONN"),
+        (", path: data/capture", ", path: x, connection: c", 2, "source.connection", "leave"),
+        ("change_log: build/log", "change_log: s3://bucket/log", 5, "change_log", "connection: NAME"),
+        ("change_log: build/log", "change_log: {path: b, connection: c}", 5, "change_log.path", "text"),
+        ("change_log: build/log", "change_log: {path: az://bucket/b}", 5, "change_log.connection", "set"),
         (
             "change_log: build/log",
             "change_log: {path: az://bucket/100%, connection: c}",
-            "CONFIG_INVALID",
             5,
             "change_log.path",
             "letters",
         ),
-        ("path: data/capture", 'path: "a\\0b"', "CONFIG_INVALID", 2, "source.path", "relative"),
-        (
-            "path: data/capture",
-            "path: x, layout: bare",
-            "CONFIG_INVALID",
-            2,
-            "source.layout",
-            "leave `layout` out",
-        ),
-        ("path: data/capture", "path: x, connection: hub", "CONFIG_INVALID", 2, "source.connection", "leave"),
-        (
-            "path: data/capture",
-            "path: x, fragment_timeout_hours: 0",
-            "CONFIG_INVALID",
-            2,
-            "source.fragment_timeout_hours",
-            "set it",
-        ),
+        ("path: data/capture", 'path: "a\\0b"', 2, "source.path", "relative"),
+        ("path: data/capture", "path: x, layout: bare", 2, "source.layout", "known here: binary"),
+        ("path: data/capture", "path: x, connection: hub", 2, "source.connection", "leave"),
+        ("path: data/capture", "path: x, fragment_timeout_hours: 0", 2, "source.fragment_timeout_hours", "set it"),
         (
             "path: data/capture",
             "path: x, fragment_timeout_hours: '24'",
-            "CONFIG_INVALID",
             2,
             "source.fragment_timeout_hours",
             "without quotes",
@@ -333,7 +286,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: onelake, connection: fabric",
-            "CONFIG_INVALID",
             3,
             "landing_zone.workspace",
             "GUID of the workspace",
@@ -341,7 +293,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: onelake, workspace: Sales, item: shop.MirroredDatabase",
-            "CONFIG_INVALID",
             3,
             "landing_zone.connection",
             "open_mirroring_onelake",
@@ -349,7 +300,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             f"store: onelake, connection: c, workspace: {GUID}, item: shop.MirroredDatabase",
-            "CONFIG_INVALID",
             3,
             "landing_zone.item",
             "both by GUID",
@@ -358,7 +308,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             f"store: onelake, connection: c, workspace: Sales, item: {GUID}",
-            "CONFIG_INVALID",
             3,
             "landing_zone.item",
             "both by GUID",
@@ -367,7 +316,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: Sales, item: shop",
-            "CONFIG_INVALID",
             3,
             "landing_zone.item",
             ".MirroredDatabase",
@@ -376,7 +324,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: a/b, item: shop.MirroredDatabase",
-            "CONFIG_INVALID",
             3,
             "landing_zone.workspace",
             "copy the GUID",
@@ -384,7 +331,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: Sales, item: shop.MirroredDatabase, path: Tables/x",
-            "CONFIG_INVALID",
             3,
             "landing_zone.path",
             "Files/LandingZone",
@@ -393,90 +339,32 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: local, path: build/zone, workspace: Sales",
-            "CONFIG_INVALID",
             3,
             "landing_zone.workspace",
             "leave `workspace` out",
         ),
-        (
-            "landing_zone: {store: local, path: build/zone}",
-            "landing_zone: here",
-            "CONFIG_INVALID",
-            3,
-            "landing_zone",
-            "name: value",
-        ),
-        ("ledger: sqlite:///build/ledger.db", "ledger: sqlite://", "CONFIG_INVALID", 4, "ledger", "sqlite:///FILE"),
-        (
-            "ledger: sqlite:///build/ledger.db",
-            "ledger: 'sqlite:///:memory:'",
-            "CONFIG_INVALID",
-            4,
-            "ledger",
-            "sqlite:///FILE",
-        ),
-        ("ledger: sqlite:///build/ledger.db", "ledger: mysql://h/d", "CONFIG_INVALID", 4, "ledger", "connection"),
-        (
-            "ledger: sqlite:///build/ledger.db",
-            "ledger: {connexion: x}",
-            "CONFIG_INVALID",
-            4,
-            "ledger.connexion",
-            "'connection'",
-        ),
-        (
-            "ledger: sqlite:///build/ledger.db",
-            "ledger: {connection: a b}",
-            "CONFIG_INVALID",
-            4,
-            "ledger.connection",
-            "AIRFLOW_CONN",
-        ),
-        ("ledger: sqlite:///build/ledger.db", "ledger: [1]", "CONFIG_INVALID", 4, "ledger", "name: value"),
-        ("source: dbo.orders", "source: orders", "CONFIG_INVALID", 7, "tables[0].source", "exactly one dot"),
-        ("source: dbo.orders", "source: a.b.c", "CONFIG_INVALID", 7, "tables[0].source", "brackets"),
-        ("tables:\n", "schedule: 0 * * *\ntables:\n", "CONFIG_INVALID", 6, "schedule", "weekday"),
-        ("tables:\n", "schedule: 60 * * * *\ntables:\n", "CONFIG_INVALID", 6, "schedule", "weekday"),
-        ("tables:\n", "gate: {max_files: yes}\ntables:\n", "CONFIG_INVALID", 6, "gate.max_files", "whole number"),
-        ("tables:\n", "spark: {memory: lots}\ntables:\n", "CONFIG_INVALID", 6, "spark.memory", "2g"),
-        (
-            "    key: [order_id]",
-            "    key: [a]\n    columns: []",
-            "CONFIG_INVALID",
-            10,
-            "tables[0].columns",
-            "at least one",
-        ),
-        (
-            "    key: [order_id]",
-            "    key: [a]\n    columns: [A, b]",
-            "CONFIG_INVALID",
-            9,
-            "tables[0].key",
-            "`columns`",
-        ),
-        ("    key: [order_id]", "    key: [a]\n    full_rows: 1", "CONFIG_INVALID", 10, "tables[0].full_rows", "true"),
-        ("    key: [order_id]", f"    key: []\n    {CSV}", "CONFIG_INVALID", 10, "tables[0].initial_load", "quiesced"),
-        (
-            "    key: [order_id]",
-            f"    key: [k]\n    {CSV}",
-            "CONFIG_INVALID",
-            10,
-            "tables[0].initial_load",
-            "SQL type",
-        ),
-        (
-            "[order_id]",
-            f"[order_id]\n    {CSV[:-28]}}}",
-            "CONFIG_INVALID",
-            10,
-            "tables[0].initial_load.types",
-            "SQL type",
-        ),
+        ("landing_zone: {store: local, path: build/zone}", "landing_zone: here", 3, "landing_zone", "name: value"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: sqlite://", 4, "ledger", "sqlite:///FILE"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: 'sqlite:///:memory:'", 4, "ledger", "sqlite:///FILE"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: mysql://h/d", 4, "ledger", "connection"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: {connexion: x}", 4, "ledger.connexion", "'connection'"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: {connection: a b}", 4, "ledger.connection", "AIRFLOW_CONN"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: [1]", 4, "ledger", "name: value"),
+        ("source: dbo.orders", "source: orders", 7, "tables[0].source", "exactly one dot"),
+        ("source: dbo.orders", "source: a.b.c", 7, "tables[0].source", "brackets"),
+        ("tables:\n", "schedule: 0 * * *\ntables:\n", 6, "schedule", "weekday"),
+        ("tables:\n", "schedule: 60 * * * *\ntables:\n", 6, "schedule", "weekday"),
+        ("tables:\n", "gate: {max_files: yes}\ntables:\n", 6, "gate.max_files", "whole number"),
+        ("tables:\n", "spark: {memory: lots}\ntables:\n", 6, "spark.memory", "2g"),
+        ("    key: [order_id]", "    key: [a]\n    columns: []", 10, "tables[0].columns", "at least one"),
+        ("    key: [order_id]", "    key: [a]\n    columns: [A, b]", 9, "tables[0].key", "`columns`"),
+        ("    key: [order_id]", "    key: [a]\n    full_rows: 1", 10, "tables[0].full_rows", "true"),
+        ("    key: [order_id]", f"    key: []\n    {CSV}", 10, "tables[0].initial_load", "quiesced"),
+        ("    key: [order_id]", f"    key: [k]\n    {CSV}", 10, "tables[0].initial_load", "SQL type"),
+        ("[order_id]", f"[order_id]\n    {CSV[:-28]}}}", 10, "tables[0].initial_load.types", "SQL type"),
         (
             "[order_id]",
             f"[order_id]\n    {CSV}".replace(" int", " 'in;t'"),
-            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.types.order_id",
             "decimal",
@@ -484,23 +372,14 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             f"[order_id]\n    {CSV}".replace("beginning", "now"),
-            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.stream_from",
             "LSN",
         ),
-        (
-            "[order_id]",
-            f"[order_id]\n    {CSV}".replace("csv", "xml"),
-            "CONFIG_INVALID",
-            10,
-            "tables[0].initial_load.format",
-            "set it",
-        ),
+        ("[order_id]", f"[order_id]\n    {CSV}".replace("csv", "xml"), 10, "tables[0].initial_load.format", "set it"),
         (
             "[order_id]",
             "[order_id]\n    initial_load: {format: jdbc, connection: c, chunks: 2}",
-            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.chunks",
             "split_column",
@@ -508,53 +387,45 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             "[order_id]\n    initial_load: {format: jdbc, connection: c, path: x}",
-            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.path",
             "known here: chunks",
         ),
-        (
-            "[order_id]",
-            "[order_id]\n    initial_load: 5",
-            "CONFIG_INVALID",
-            10,
-            "tables[0].initial_load",
-            "name: value",
-        ),
+        ("[order_id]", "[order_id]\n    initial_load: 5", 10, "tables[0].initial_load", "name: value"),
     ],
 )
 def test_one_mistake_is_reported_with_code_line_and_way_out(
-    load: Load, old: str, new: str, code: str, line: int, path: str, way_out: str
+    load: Load, old: str, new: str, line: int, path: str, way_out: str
 ) -> None:
     assert old in GOOD
     with pytest.raises(ConfigError) as caught:
         load(GOOD.replace(old, new, 1))
     problems = {(p.code, p.line, p.path): p.way_out for p in caught.value.problems}
-    assert (code, line, path) in problems, caught.value
-    assert way_out in problems[code, line, path]
+    assert ("CONFIG_INVALID", line, path) in problems, caught.value
+    assert way_out in problems["CONFIG_INVALID", line, path]
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "line"),
+    ("text", "line"),
     [
-        ("", "CONFIG_INVALID", 1),
-        ("# nothing\n", "CONFIG_INVALID", 1),
-        ("- a\n- b\n", "CONFIG_INVALID", 1),
-        ("mirror: shop\nsource: {a: [}\n", "CONFIG_INVALID", 2),
-        ("mirror: shop\n\tsource: x\n", "CONFIG_INVALID", 2),
-        ("a: 1\n---\nb: 2\n", "CONFIG_INVALID", 2),
-        ("a: *missing\n", "CONFIG_INVALID", 1),
-        ("a: !!python/object/apply:os.system ['true']\n", "CONFIG_INVALID", 1),
-        ("a: !!python/object:os.error {}\n", "CONFIG_INVALID", 1),
-        ("a: 1\nb: !own text\n", "CONFIG_INVALID", 2),
-        ("a: 1\nb: &x [*x]\n", "CONFIG_INVALID", 2),
-        ("a: 1\nb: \x07\n", "CONFIG_INVALID", 2),
-        ("a: " + "[" * 5000, "CONFIG_INVALID", 1),
-        (BOMB, "CONFIG_INVALID", 1),
+        ("", 1),
+        ("# nothing\n", 1),
+        ("- a\n- b\n", 1),
+        ("mirror: shop\nsource: {a: [}\n", 2),
+        ("mirror: shop\n\tsource: x\n", 2),
+        ("a: 1\n---\nb: 2\n", 2),
+        ("a: *missing\n", 1),
+        ("a: !!python/object/apply:os.system ['true']\n", 1),
+        ("a: !!python/object:os.error {}\n", 1),
+        ("a: 1\nb: !own text\n", 2),
+        ("a: 1\nb: &x [*x]\n", 2),
+        ("a: 1\nb: \x07\n", 2),
+        ("a: " + "[" * 5000, 1),
+        (BOMB, 1),
     ],
 )
-def test_text_that_is_no_mirror_file_at_all(load: Load, text: str, code: str, line: int) -> None:
-    assert (code, line) in [(c, at) for c, at, _ in _problems(load, text)]
+def test_text_that_is_no_mirror_file_at_all(load: Load, text: str, line: int) -> None:
+    assert ("CONFIG_INVALID", line) in [(c, at) for c, at, _ in _problems(load, text)]
 
 
 def test_bytes_that_are_no_utf8_and_a_missing_file(tmp_path: Path) -> None:
@@ -826,24 +697,24 @@ EXPORT = "format: parquet, path: x"
 
 
 @pytest.mark.parametrize(
-    ("key", "given", "code", "said"),
+    ("key", "given", "said"),
     [
-        ("", "format: jdbc, connection: c", "CONFIG_INVALID", "handover: quiesced"),
-        ("", "format: jdbc, connection: c, handover: exact", "CONFIG_INVALID", "an export"),
-        ("id", "format: jdbc, connection: c, handover: quiesced", "CONFIG_INVALID", "leave `handover`"),
-        ("", f"{EXPORT}, stream_from: beginning", "CONFIG_INVALID", "handover: quiesced"),
-        ("", f"{EXPORT}, stream_from: '0000002C:00000730:0011', handover: quiesced", "CONFIG_INVALID", "exact"),
-        ("", f"{EXPORT}, stream_from: beginning, handover: exact", "CONFIG_INVALID", "quiesced"),
-        ("id", f"{EXPORT}, stream_from: beginning, handover: quiesced", "CONFIG_INVALID", "leave `handover`"),
+        ("", "format: jdbc, connection: c", "handover: quiesced"),
+        ("", "format: jdbc, connection: c, handover: exact", "an export"),
+        ("id", "format: jdbc, connection: c, handover: quiesced", "leave `handover`"),
+        ("", f"{EXPORT}, stream_from: beginning", "handover: quiesced"),
+        ("", f"{EXPORT}, stream_from: '0000002C:00000730:0011', handover: quiesced", "exact"),
+        ("", f"{EXPORT}, stream_from: beginning, handover: exact", "quiesced"),
+        ("id", f"{EXPORT}, stream_from: beginning, handover: quiesced", "leave `handover`"),
     ],
 )
 def test_the_load_of_a_table_without_key_says_how_it_was_handed_over_g127(
-    load: Load, key: str, given: str, code: str, said: str
+    load: Load, key: str, given: str, said: str
 ) -> None:
     text = GOOD.replace("[order_id]", f"[{key}]\n    initial_load: {{{given}}}")
     with pytest.raises(TerminalError) as refused:
         load(text)
-    assert code in str(refused.value) and said in str(refused.value)
+    assert "CONFIG_INVALID" in str(refused.value) and said in str(refused.value)
 
 
 KEPT = "format: jdbc, connection: c, stream_from: beginning"

@@ -23,10 +23,10 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
-from open_mirroring.ledger.declaring import declare
+from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.load_ledger import LoadPlan
-from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
+from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.extracting import Lost as ExtractLost
@@ -90,8 +90,8 @@ def publishing(ledger: Engine) -> PublishLedger:
 
 
 @pytest.fixture
-def table(publishing: PublishLedger) -> str:
-    return publishing.declare([DECLARED])["dbo.a"]
+def table(ledger: Engine) -> str:
+    return declare(ledger, "m", [DECLARED])["dbo.a"]
 
 
 @pytest.fixture
@@ -310,8 +310,10 @@ def test_a_table_is_established_with_its_marker(publishing: PublishLedger, table
     assert reader.tables()["dbo.a"].row.marker_etag == "e-marker"
 
 
-def test_one_lost_write_does_not_hinder_the_others(publishing: PublishLedger, reader: LedgerReader) -> None:
-    ids = publishing.declare([DECLARED, OTHER])
+def test_one_lost_write_does_not_hinder_the_others(
+    ledger: Engine, publishing: PublishLedger, reader: LedgerReader
+) -> None:
+    ids = declare(ledger, "m", [DECLARED, OTHER])
     versions = {table: reply.row.version for table, reply in publishing.acquire(ids.values()).items()}
     acquired(publishing, ids["dbo.a"])
     replies = publishing.intend({table: (version, INTENT) for table, version in versions.items()})
@@ -379,7 +381,7 @@ def test_tables_are_confirmed_together_each_by_its_own_version_and_kind_i20(
 ) -> None:
     """One transaction confirms changes of one table and a chunk of another's load; a third one was overtaken."""
     third = TableDeclaration("dbo.c", "dbo.schema/c", ("id",), False)
-    ids = publishing.declare([DECLARED, OTHER._replace(loads=True), third])
+    ids = declare(ledger, "m", [DECLARED, OTHER._replace(loads=True), third])
     plan = LoadPlan("", (), (0, 1), done=frozenset({0}), hand_over_batch=7)
     with ledger.begin() as db:
         loading = t.mirrored_table.update().where(t.mirrored_table.c.id == ids["dbo.b"])
@@ -403,8 +405,8 @@ def test_tables_are_confirmed_together_each_by_its_own_version_and_kind_i20(
     assert {s: len(reader.published(id_, 1)) for s, id_ in ids.items()} == {"dbo.a": 2, "dbo.b": 2, "dbo.c": 0}
 
 
-def test_of_writers_at_the_same_moment_one_wins_each_table_i20(publishing: PublishLedger) -> None:
-    ids = list(publishing.declare([DECLARED, OTHER]).values())
+def test_of_writers_at_the_same_moment_one_wins_each_table_i20(ledger: Engine, publishing: PublishLedger) -> None:
+    ids = list(declare(ledger, "m", [DECLARED, OTHER]).values())
     for _ in range(5):
         markers = {table: (reply.row.version, "e") for table, reply in publishing.acquire(ids).items()}
         # Some in one order, some in the other: they wait for each other, and none for ever.
@@ -430,10 +432,10 @@ def test_an_empty_publication_moves_the_batch_and_no_number(
 # --- declaring ------------------------------------------------------------------------------------------------
 
 
-def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: LedgerReader) -> None:
-    ids = publishing.declare([DECLARED])
+def test_declaring_again_keeps_every_table(ledger: Engine, reader: LedgerReader) -> None:
+    ids = declare(ledger, "m", [DECLARED])
     row = reader.tables()["dbo.a"].row
-    assert publishing.declare([DECLARED, OTHER])["dbo.a"] == ids["dbo.a"]
+    assert declare(ledger, "m", [DECLARED, OTHER])["dbo.a"] == ids["dbo.a"]
     assert reader.tables()["dbo.a"].row == row
     assert reader.tables()["dbo.b"].keys == ("id", "name")
     assert reader.tables()["dbo.b"].row.incarnation != row.incarnation
@@ -489,7 +491,7 @@ def test_another_key_or_folder_of_a_mirrored_table_is_refused(
     """F-13, F-74: keys never change, folders neither; nothing of the declaration is kept, new tables included."""
     publishing.establish({table: (acquired(publishing, table), "etag")})
     with pytest.raises(TerminalError) as refused:
-        publishing.declare([OTHER, changed])
+        declare(ledger, "m", [OTHER, changed])
     assert refused.value.code == "TABLE_REDECLARED"
     assert reader.tables().keys() == {"dbo.a"}
 
@@ -503,7 +505,7 @@ def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
 ) -> None:
     """G-69: the same table, told in the audit; whoever is at work on it loses it."""
     version = acquired(publishing, table)
-    assert publishing.declare([changed]) == {"dbo.a": table}
+    assert declare(ledger, "m", [changed]) == {"dbo.a": table}
     state = reader.tables()["dbo.a"]
     assert (state.keys, state.folder, state.stop_code) == (changed.keys, changed.folder, None)
     assert isinstance(publishing.establish({table: (version, "etag")})[table], Lost)
@@ -514,7 +516,11 @@ def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
 
 @pytest.mark.parametrize("sealed_only", [True, False])
 def test_a_key_by_which_changes_are_logged_stays(
-    publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, sealed_only: bool
+    ledger: Engine,
+    extracting: ExtractLedger,
+    table: str,
+    reader: LedgerReader,
+    sealed_only: bool,
 ) -> None:
     """G-69, I13: also by a batch that is sealed, and not in the log yet. The folder may change."""
     version = bound(extracting)
@@ -523,51 +529,54 @@ def test_a_key_by_which_changes_are_logged_stays(
     if not sealed_only:
         assert isinstance(extracting.complete(reply.row.version), ExtractOwned)
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
-        publishing.declare([DECLARED._replace(keys=("name",))])
-    publishing.declare([DECLARED._replace(folder="a")])
+        declare(ledger, "m", [DECLARED._replace(keys=("name",))])
+    declare(ledger, "m", [DECLARED._replace(folder="a")])
     assert (reader.tables()["dbo.a"].keys, reader.tables()["dbo.a"].folder) == (("id",), "a")
 
 
 @pytest.mark.parametrize("is_logged", [False, True])
 def test_a_load_that_is_named_later_is_made_while_there_is_nothing_of_the_table_g130(
-    publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, is_logged: bool
+    ledger: Engine,
+    publishing: PublishLedger,
+    extracting: ExtractLedger,
+    table: str,
+    reader: LedgerReader,
+    is_logged: bool,
 ) -> None:
     """G-130: whoever is at work on it loses it; a table that has begun keeps what it began with, which is a loss."""
     version = acquired(publishing, table)
     assert isinstance(publishing.establish({table: (version, "etag")})[table], Owned)
     if is_logged:
         completed(extracting, manifest())
-    publishing.declare([DECLARED._replace(loads=True)])
+    declare(ledger, "m", [DECLARED._replace(loads=True)])
     assert reader.tables()["dbo.a"].start.load_state == ("none" if is_logged else "pending")
 
 
 @pytest.mark.parametrize("changed", [DECLARED._replace(keys=("name",)), DECLARED._replace(folder="a")])
 def test_a_table_of_which_a_rebuilt_ledger_does_not_know_what_was_published_stays(
-    publishing: PublishLedger, extracting: ExtractLedger, table: str, changed: TableDeclaration
+    ledger: Engine, extracting: ExtractLedger, table: str, changed: TableDeclaration
 ) -> None:
     """G-69: what the ledger does not know is not nothing."""
     extracting.stop_table("dbo.a", "LEDGER_UNKNOWN", "its newest file is gone")
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
-        publishing.declare([changed])
+        declare(ledger, "m", [changed])
 
 
-def test_a_key_of_changes_from_two_senders_stays(
-    publishing: PublishLedger, extracting: ExtractLedger, table: str
-) -> None:
+def test_a_key_of_changes_from_two_senders_stays(ledger: Engine, extracting: ExtractLedger, table: str) -> None:
     """C-12, G-69: the stop for the key stands before the one for the senders, and would take it away with itself."""
     senders = [(SENT_BY, name, "dbo.a", 0, "") for name in ("one", "other")]
     completed(extracting, Manifest(files=[], counts={}, schemas=senders))
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
-        publishing.declare([DECLARED._replace(keys=("name",))])
+        declare(ledger, "m", [DECLARED._replace(keys=("name",))])
 
 
 @pytest.mark.parametrize("healed", [True, False])
 def test_a_mended_key_lifts_its_stop_once_nothing_is_hidden(
-    publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, healed: bool
+    ledger: Engine, extracting: ExtractLedger, table: str, reader: LedgerReader, healed: bool
 ) -> None:
     """G-69, G-01: and what the batch itself stops the table for is not lifted with it."""
     extracting.stop_table("dbo.a", "KEY_UNKNOWN", "no id")
-    publishing.declare([DECLARED._replace(keys=("name",))])
+    declare(ledger, "m", [DECLARED._replace(keys=("name",))])
     assert extracting.mended_tables() == ["dbo.a"]
     files = [{"path": "b1/1.parquet", "rows": 2, "bytes": 9, "tables": {
         "dbo.a": {"s": [1, "0001", "0001"], "r": [1, "0001", "0001"]}}}]  # fmt: skip
@@ -580,18 +589,15 @@ def test_a_mended_key_lifts_its_stop_once_nothing_is_hidden(
     assert (found.stop_code, found.row.stop) == (("EPOCH_UNKNOWN",) * 2 if healed else ("KEY_UNKNOWN",) * 2)
 
 
-def test_a_mirrored_table_that_is_no_longer_named_is_refused(
-    publishing: PublishLedger, table: str, reader: LedgerReader
-) -> None:
+def test_a_mirrored_table_that_is_no_longer_named_is_refused(ledger: Engine, table: str, reader: LedgerReader) -> None:
     with pytest.raises(TerminalError, match=r"dbo\.a") as refused:
-        publishing.declare([OTHER])
+        declare(ledger, "m", [OTHER])
     assert refused.value.code == "TABLE_REDECLARED"
     assert reader.tables().keys() == {"dbo.a"}
 
 
-def test_mirrors_in_one_ledger_do_not_know_each_other(ledger: Engine, publishing: PublishLedger, table: str) -> None:
-    other = PublishLedger(ledger, "other")
-    assert other.declare([DECLARED])["dbo.a"] != table
+def test_mirrors_in_one_ledger_do_not_know_each_other(ledger: Engine, table: str) -> None:
+    assert declare(ledger, "other", [DECLARED])["dbo.a"] != table
     ExtractLedger(ledger, "other").acquire()
     assert LedgerReader(ledger, "m").mirror().committed == 0
-    assert publishing.declare([DECLARED]) == {"dbo.a": table}
+    assert declare(ledger, "m", [DECLARED]) == {"dbo.a": table}

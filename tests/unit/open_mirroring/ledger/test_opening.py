@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import close_ledgers, open_ledger, opening
-from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
+from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.tables import metadata
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -99,9 +99,10 @@ def test_a_difference_would_be_found(ledger_url: str) -> None:
 
 def test_opening_again_changes_nothing(ledger_url: str) -> None:
     first = open_ledger(ledger_url)
-    ids = PublishLedger(first, "m").declare([TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)])
+    declared = [TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)]
+    ids = declare(first, "m", declared)
     second = open_ledger(ledger_url)
-    assert PublishLedger(second, "m").declare([TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)]) == ids
+    assert declare(second, "m", declared) == ids
     assert differences(second) == []
 
 

@@ -40,8 +40,8 @@ from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.cli.status_text import status_text
 from spark_jobs.extract.read_task import RowSummary
 from spark_jobs.letters import open_letters
-from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.healing import settle_outdated_letters
+from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
 from tests.hand_made_mirror import GUID, HandMadeMirror

@@ -15,7 +15,7 @@ from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.operate.history import WEEK, lag_per_hour, verified_per_hour
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page.attention import Problem, problems
-from open_mirroring.page.charts import Chart
+from open_mirroring.page.views import Chart
 from open_mirroring.protocols.proving import Kind, Position, Proof
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_published import CUSTOMERS, ORDERS

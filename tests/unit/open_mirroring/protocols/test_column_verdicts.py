@@ -8,11 +8,11 @@ from open_mirroring.changes.column_history import (
     Column,
     ColumnHistory,
     ListOfColumns,
-    Seen,
     Word,
     column_history,
     spelled_otherwise,
 )
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.protocols.column_verdicts import (
     ColumnVerdict,
     Fate,
@@ -34,7 +34,7 @@ def listed(names: str, first: int, last: int, *, whole: bool = True) -> ListOfCo
     """A list of columns that are named by one letter, each at its place."""
     seen = (at(first), at(last))
     columns = {name: Column("int", "int32", place) for place, name in enumerate(names)}
-    return ListOfColumns(columns, Seen(*seen, *(seen if whole else ())), whole)
+    return ListOfColumns(columns, PlacesSeen(*seen, *(seen if whole else ())), whole)
 
 
 OLD = listed("iab", 1, 3)

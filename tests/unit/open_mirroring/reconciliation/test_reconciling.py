@@ -163,22 +163,20 @@ def test_every_combination_with_what_the_target_says_has_one_verdict() -> None:
     stops = {TargetState.FAILED, TargetState.STOPPED}
     passing = {TargetState.RUNNING, TargetState.NOT_STARTED}
     holds = set(TargetState) - stops - passing
-    for state, counted, trusted, place in product(TargetState, (None, 0, 10, 20, 30), (True, False), (F, P, NOWHERE)):
+    for state, counted, place in product(TargetState, (None, 0, 10, 20, 30), (F, P, NOWHERE)):
         items = [item(1, P), *([] if place is NOWHERE else [item(2, place)]), item(3, F)]
-        status = TargetStatus(state, "said", counted if trusted else None, counted)
+        status = TargetStatus(state, "said", counted)
         finding = reconcile(but(facts(3, *items), target=status, counted_before=10))
         want = set()
-        if place is NOWHERE and not (trusted and counted is not None and counted >= 20):
+        if place is NOWHERE:
             want.add("FILE_MISSING")
         if state in stops:
             want.add("TARGET_FAILED")
         if counted == 0:
             want.add("TARGET_RESTARTED")
         severity = Verdict.STOP if want else Verdict.HOLD if state in holds else Verdict.PASS
-        assert finding.verdict is severity, (state, counted, trusted, place)
+        assert finding.verdict is severity, (state, counted, place)
         assert want <= codes(finding) and (codes(finding) == want or state in holds)
-        proved = place is NOWHERE and trusted and counted in (0, 10)
-        assert [*finding.repairs] == ([2] if proved else []), "F-40: only what is proved"
         json.dumps(finding.evidence)
 
 
@@ -299,31 +297,6 @@ def test_a_last_file_that_was_moved_is_a_note() -> None:
     assert finding.notes[0].startswith("LAST_NOT_KEPT: number 2")
 
 
-def test_trusted_counters_prove_what_was_applied_and_permit_the_repair() -> None:
-    """F-40: the same name once more, only for a number proved not to be applied."""
-    known = facts(4, item(1, F), item(2, F), item(4, F))
-
-    def counted(rows: int | None, known: TableFacts = known) -> Finding:
-        return reconcile(but(known, target=TargetStatus(TargetState.RUNNING, processed_rows=rows)))
-
-    for rows, code, repairs, applied in (
-        (None, "FILE_MISSING", {}, 0),
-        (5, "FILE_MISSING", {3: f"{3:032x}"}, 0),
-        (20, "FILE_MISSING", {3: f"{3:032x}"}, 2),
-        (21, "FILE_MISSING", {}, 2),
-        (30, "OK", {}, 3),
-        (10**9, "OK", {}, 4),
-    ):
-        finding = counted(rows)
-        assert (finding.code, finding.repairs, finding.applied) == (code, repairs, applied), rows
-    no_rows = but(known, published={**known.published, 3: record(3, rows=0)})
-    assert counted(20, no_rows).code == "FILE_MISSING", "a file without rows moves no counter"
-    assert counted(20, no_rows).repairs == {}
-    assert counted(30, no_rows).code == "OK", "number 4 is counted, and it came after"
-    incomplete = but(known, published={n: r for n, r in known.published.items() if n != 1}, settled=1)
-    assert counted(10**9, but(incomplete, items=(item(2, F), item(4, F)))).code == "FILE_MISSING"
-
-
 def test_the_last_file_alone_is_no_backlog() -> None:
     """F-35: it stays although it was applied; with another one below it, both wait."""
     limits = Limits(max_files=0, max_bytes=0, max_age=timedelta(0))
@@ -380,19 +353,10 @@ def test_the_targets_health_counts(state: TargetState, verdict: Verdict, code: s
 
 @pytest.mark.parametrize(("before", "now", "stops"), [(0, 0, False), (9, 9, False), (9, None, False), (9, 8, True)])
 def test_a_target_that_counts_fewer_rows_than_before_lost_some_f_76(before: int, now: int | None, stops: bool) -> None:
-    """F-76: no listing shows it; the counter, trusted or not, only ever grows over a table's life."""
+    """F-76: no listing shows it; the counter only ever grows over a table's life."""
     status = TargetStatus(TargetState.RUNNING, counted_rows=now)
     finding = reconcile(but(facts(1, item(1, F)), target=status, counted_before=before))
     assert (finding.verdict, finding.code) == ((Verdict.STOP, "TARGET_RESTARTED") if stops else (Verdict.PASS, "OK"))
-
-
-def test_a_trusted_count_tells_the_last_file_that_waits_from_one_that_was_kept_f_35() -> None:
-    """F-35: alone in the folder it counts for nothing, unless it is proved not to be applied."""
-    known = but(facts(3, item(1, P), item(2, P), item(3, F)), limits=Limits(max_age=timedelta(hours=1)))
-    for rows, files in ((None, 0), (30, 0), (29, 0), (20, 1)):
-        status = TargetStatus(TargetState.RUNNING, processed_rows=rows)
-        finding = reconcile(but(known, target=status))
-        assert (finding.backlog.files, finding.code) == (files, "BACKLOG" if files else "OK"), rows
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=-30), timedelta(days=30)])
@@ -472,6 +436,7 @@ def any_facts(draw: st.DrawFn) -> TableFacts:
     """Any facts at all, most of them impossible ones."""
     confirmed = draw(st.integers(0, 5))
     numbers = st.integers(1, 7)
+    counts = st.none() | st.integers(0, 60)
     items = draw(st.lists(st.builds(item, numbers, st.sampled_from([F, P, R])), max_size=8, unique=True))
     intent = draw(st.none() | st.just(Intent(confirmed + 1, 5, Work("changes", 9))) | st.just(sealed(confirmed + 1, 1)))
     known = facts(confirmed, *items, at=draw(st.sampled_from([YOUNG, OLD])), intent=intent)
@@ -484,16 +449,7 @@ def any_facts(draw: st.DrawFn) -> TableFacts:
         metadata_matches=draw(st.sampled_from([True, True, None, False])),
         settled=draw(st.integers(0, 3)),
         load_state=draw(st.sampled_from(["none", "pending"])),
-        target=draw(
-            st.none()
-            | st.builds(
-                TargetStatus,
-                st.sampled_from(TargetState),
-                st.just(""),
-                st.none() | st.integers(0, 60),
-                st.none() | st.integers(0, 60),
-            )
-        ),
+        target=draw(st.none() | st.builds(TargetStatus, st.sampled_from(TargetState), st.just(""), counts)),
         counted_before=draw(st.sampled_from([0, 0, 30])),
         limits=Limits(draw(st.none() | st.integers(0, 2))),
     )
@@ -544,8 +500,6 @@ def test_an_honest_service_raises_no_alarm_and_no_claim_is_too_bold(moves: list[
         items = [item(n, data.draw(st.sampled_from([P, R]))) for n in processed]
         items += [item(n, F) for n in range(kept_from, confirmed + 1)]
         known = but(facts(confirmed, *items), published=published, now=now)
-        if data.draw(st.booleans()):
-            known = but(known, target=TargetStatus(TargetState.RUNNING, processed_rows=applied * 10))
         finding = reconcile(known)
         assert finding.verdict is Verdict.PASS, finding
         assert finding.applied <= applied

@@ -88,7 +88,7 @@ def test_every_pair_of_words_has_one_state_r_09(said: str, of_table: str | None)
         expected = TargetState.STOPPED
     elif of_table == "Hibernating" and said == "Running":
         expected = TargetState.UNKNOWN
-    found = target_status(database(said), None if of_table is None else table(of_table), trust_counters=False)
+    found = target_status(database(said), None if of_table is None else table(of_table))
     assert found.state is expected
     assert said in found.detail and (of_table or "not listed") in found.detail
 
@@ -97,16 +97,10 @@ def test_every_pair_of_words_has_one_state_r_09(said: str, of_table: str | None)
 def test_a_throttled_target_names_the_time(error: str) -> None:
     """I24: the service says until when; a table that failed has failed all the same."""
     for of_database, of_table in ((error, ""), ("", error)):
-        found = target_status(database("Running", of_database), table("Replicating", of_table), trust_counters=False)
+        found = target_status(database("Running", of_database), table("Replicating", of_table))
         assert found.state is (TargetState.THROTTLED if error else TargetState.RUNNING)
         assert error in found.detail
-    assert target_status(database("Running", error), table("Failed"), trust_counters=False).state is TargetState.FAILED
-
-
-def test_counters_are_evidence_only_when_they_are_trusted_f_35() -> None:
-    for trusted in (False, True):
-        found = target_status(database("Running"), table("Replicating", rows=7), trust_counters=trusted)
-        assert (found.processed_rows, found.counted_rows) == (7 if trusted else None, 7)
+    assert target_status(database("Running", error), table("Failed")).state is TargetState.FAILED
 
 
 def test_a_folder_finds_its_entry_and_no_other_f_03() -> None:
@@ -142,7 +136,7 @@ def test_one_look_is_two_calls_for_all_tables_and_pages_are_followed_r_04(
     told = found[CUSTOMERS].evidence["target"]
     assert isinstance(told, dict)
     assert told["state"] == "running" and told["said"] == "'database Running; table Replicating'"
-    assert (told["processed_rows"], told["counter_trusted"]) == (1, False)
+    assert told["processed_rows"] == 1
     assert made.files()[0].rows == 1
 
 

@@ -20,7 +20,7 @@ from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.sources.ces.format import CesFormat
-from spark_jobs.sources.sql_server.types import landing_type
+from spark_jobs.sources.sql_server.type_text import landing_type
 from tests.books.types import TYPE_CHANGES, Consequence, consequence
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 from tests.noted_facts import facts_about

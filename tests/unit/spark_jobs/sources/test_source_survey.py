@@ -10,8 +10,7 @@ import yaml
 from open_mirroring.config.names import SourceName
 from open_mirroring.config.source import MessagesInLines, MessagesInTopics
 from spark_jobs.cli.command_line import main
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, NamedChangeTable, closed_partitions
-from spark_jobs.sources.qlik.change_table.survey import ExistingTable, survey_database, survey_files
+from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, NamedChangeTable
 from spark_jobs.sources.source_survey import unread_topics
 from tests.unit.spark_jobs.sources.qlik.test_qlik_change_files import COLUMNS, dfm, put
 
@@ -19,33 +18,19 @@ HEADERS = ("header__change_seq", "header__change_oper")
 MASKED = (*HEADERS, "HEADER__CHANGE_MASK")
 
 
-def test_a_mirrored_table_without_a_folder_was_never_seen_t62() -> None:
-    found = [
-        ExistingTable(("shop.items",), HEADERS),
-        ExistingTable(("shop.Orders",), MASKED),
-        ExistingTable(("x.y",), ()),
-    ]
-    survey = survey_files(found, ["shop.items", "shop.orders", "shop.carts"], "__ct", "header__")
-    assert survey.unseen.keys() == {"shop.orders", "shop.carts"}
-    assert "there is 'shop.Orders'" in survey.unseen["shop.orders"] and "there is" not in survey.unseen["shop.carts"]
-    assert survey.without_mask == ["shop.items"]
-    assert survey_files([ExistingTable(("shop.items",), MASKED)], ["shop.items"], "__ct", "header__") == ({}, [], {})
-
-
 def test_a_change_table_that_is_not_there_or_has_no_closed_partition_was_never_seen_t34() -> None:
     named = {f"shop.{name}": NamedChangeTable("shop", f"{name}__ct") for name in ("items", "orders", "carts", "odd")}
     place = ChangeTables("db", named, control=SourceName("shop", "attrep_cdc_partitions"))
-    tables = {source: place.change_table(source) for source in named}
     columns = {("shop", "items__ct"): MASKED, ("shop", "orders__ct"): HEADERS, ("shop", "odd__ct"): MASKED}
     listed = [("shop", "items", "p"), ("other", "orders__ct", "p"), ("SHOP", "odd__ct", "p")]
-    survey = survey_database(tables, columns, closed_partitions(place, listed)[0], "header__")
+    survey = place.surveyed(columns, place.closed_partitions(listed)[0])
     assert {table: what.split()[0:4] for table, what in survey.unseen.items()} == {
         "shop.orders": ["the", "control", "table", "lists"],
         "shop.odd": ["the", "control", "table", "lists"],
         "shop.carts": ["the", "login", "sees", "no"],
     }
     assert survey.without_mask == ["shop.orders"]
-    assert survey_database(tables, columns, None, "header__").unseen.keys() == {"shop.carts"}
+    assert place.surveyed(columns, None).unseen.keys() == {"shop.carts"}
 
 
 def test_a_table_whose_own_topic_is_not_read_is_never_seen_k15() -> None:

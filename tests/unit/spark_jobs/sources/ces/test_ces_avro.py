@@ -9,8 +9,7 @@ import fastavro
 import pytest
 
 from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.ces.decoder import Dispositions
-from spark_jobs.sources.contract.decoded import Refusal
+from spark_jobs.sources.contract.decoded import Dispositions, Refusal
 from tests.ces_messages import ROW, avro, avro_event, decode, envelope, event, only, payload
 
 

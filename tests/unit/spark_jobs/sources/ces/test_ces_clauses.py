@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable
 from tests.ces_messages import COLS, GUID, ROW, avro, avro_event, decode, envelope, event, only, payload
 
 

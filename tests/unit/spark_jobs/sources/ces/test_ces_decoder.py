@@ -12,8 +12,7 @@ from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable
-from spark_jobs.sources.contract.decoded import Damage, Decoded, SourceSchema
+from spark_jobs.sources.contract.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema
 from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload, split
 from tests.noted_facts import ignored, ignored_up_to
 

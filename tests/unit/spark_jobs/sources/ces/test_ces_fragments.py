@@ -12,9 +12,9 @@ import pytest
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.changes import Outcome
-from spark_jobs.sources.ces.decoder import Dispositions, incomplete, join
+from spark_jobs.sources.ces.decoder import incomplete, join
 from spark_jobs.sources.ces.format import CesFormat
-from spark_jobs.sources.contract.decoded import Decoded, Unjoinable, Waiting
+from spark_jobs.sources.contract.decoded import Decoded, Dispositions, Unjoinable, Waiting
 from tests.ces_messages import (
     GUID,
     ROW,

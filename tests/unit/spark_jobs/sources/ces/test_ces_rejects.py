@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable
 from tests.ces_messages import COLS, GUID, ROW, avro_event, decode, event, payload
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from spark_jobs.changelog.schema import REJECTED
 from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.ces.decoder import Damage, Dispositions
 from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body
+from spark_jobs.sources.contract.decoded import Damage, Dispositions
 from tests.ces_messages import GUID, ORDERS, ROW, avro, avro_event, decode, decoder, envelope, event, payload
 from tests.noted_facts import ignored
 

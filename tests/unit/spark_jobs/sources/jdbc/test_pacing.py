@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.sources.jdbc.pacing import Pace, paced
+from spark_jobs.sources.jdbc.tables import Pace, paced
 
 
 class Clock:

@@ -17,23 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.facts.senders import senders_in
-from open_mirroring.landing_zone.arrow_schema import arrow_type
-from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import Decoding, LogTarget
-from spark_jobs.sources.contract.decoded import Damage, MirroredTable
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, TableDamage
 from spark_jobs.sources.contract.source import Found
-from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
 from spark_jobs.sources.qlik import data_files, delimited
 from spark_jobs.sources.qlik.change_table import files
-from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
-from spark_jobs.sources.qlik.change_table.files import ChangeFiles, find_files, read_file
+from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+from spark_jobs.sources.qlik.change_table.rows import ChangeRow
 from tests.qlik_change_rows import TABLE, decoder, sequence
-from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 
 FOLDER = f"{TABLE}__ct"
 COLUMNS = (("header__change_seq", "STRING", 35), ("header__change_oper", "STRING", 1), ("id", "INT4", 10))
@@ -80,7 +76,7 @@ def put(root: Path, content: bytes, description: bytes | None, name: str = "1.cs
 
 def rows_of(root: Path, name: str) -> list[ChangeRow | TableDamage | Damage]:
     size = (root / name).stat().st_size
-    return list(read_file(root, BoundRange(name, 0, size)))
+    return list(ChangeFiles(root).read(BoundRange(name, 0, size)))
 
 
 def values_of(root: Path, content: bytes, description: bytes, name: str = "1.csv") -> list[tuple[str | None, ...]]:
@@ -98,14 +94,14 @@ def damage_of(root: Path, content: bytes, description: bytes, name: str = "1.csv
 def test_t42_a_file_counts_once_its_metadata_file_is_there_and_whole(tmp_path: Path) -> None:
     content = f"{HEADER}\n{LINE}\n".encode()
     name = put(tmp_path, content, None)
-    assert find_files(tmp_path, {}) == Found([], [name])
+    assert ChangeFiles(tmp_path).find(None, {}) == Found([], [name])
     half = dfm()[:-20]
     put(tmp_path, content, half)
-    assert find_files(tmp_path, {}) == Found([], [name])
+    assert ChangeFiles(tmp_path).find(None, {}) == Found([], [name])
     put(tmp_path, content, dfm())
     bound = BoundRange(name, 0, len(content))
-    assert find_files(tmp_path, {}) == Found([bound], [])
-    assert find_files(tmp_path, {name: len(content)}) == Found([], [])
+    assert ChangeFiles(tmp_path).find(None, {}) == Found([bound], [])
+    assert ChangeFiles(tmp_path).find(None, {name: len(content)}) == Found([], [])
 
 
 def test_g116_a_file_without_metadata_beside_newer_ones_is_not_awaited_in_silence(tmp_path: Path) -> None:
@@ -113,31 +109,31 @@ def test_g116_a_file_without_metadata_beside_newer_ones_is_not_awaited_in_silenc
     name, lone = put(tmp_path, GOOD, None), put(tmp_path, GOOD, dfm("2.csv"), "2.csv")
     nothing = put(tmp_path, b"", None, "4.csv")
     (tmp_path / lone).unlink()
-    assert find_files(tmp_path, {}).overdue == ()
+    assert ChangeFiles(tmp_path).find(None, {}).overdue == ()
     put(tmp_path, GOOD, dfm("3.csv"), "3.csv")
-    assert find_files(tmp_path, {}).overdue == ()
+    assert ChangeFiles(tmp_path).find(None, {}).overdue == ()
     for path in (tmp_path / name, tmp_path / FOLDER / "2.dfm", tmp_path / nothing):
         os.utime(path, (path.stat().st_mtime - 120,) * 2)
-    assert find_files(tmp_path, {}).overdue == (name, f"{FOLDER}/2.dfm"), "an empty file lacks nothing"
+    assert ChangeFiles(tmp_path).find(None, {}).overdue == (name, f"{FOLDER}/2.dfm"), "an empty file lacks nothing"
 
 
 def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_whole(tmp_path: Path) -> None:
     name = put(tmp_path, GOOD, None)
     empty = put(tmp_path, b"", dfm("2.csv"), "2.csv")
     nothing = put(tmp_path, b"", None, "3.csv")
-    assert find_files(tmp_path, {}) == Found([], [name, empty, f"{FOLDER}/2.dfm", nothing])
+    assert ChangeFiles(tmp_path).find(None, {}) == Found([], [name, empty, f"{FOLDER}/2.dfm", nothing])
     for path in tmp_path.rglob("*.*"):
         os.utime(path, (0, 0))
     overdue = [BoundRange(name, 0, 0), BoundRange(empty, 0, 0)]
-    assert sorted(find_files(tmp_path, {}).ranges) == overdue
-    assert find_files(tmp_path, {}, timeout_hours=1_000_000).ranges == []
+    assert sorted(ChangeFiles(tmp_path).find(None, {}).ranges) == overdue
+    assert ChangeFiles(tmp_path, timeout_hours=1_000_000).find(None, {}).ranges == []
     for bound in overdue:
-        (damage,) = read_file(tmp_path, bound)
+        (damage,) = ChangeFiles(tmp_path).read(bound)
         assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_INCOMPLETE")
     told = {one.name: one.end for one in overdue}
-    assert find_files(tmp_path, told).ranges == [], "it is told once"
+    assert ChangeFiles(tmp_path).find(None, told).ranges == [], "it is told once"
     put(tmp_path, GOOD, dfm())
-    assert find_files(tmp_path, told).ranges == [BoundRange(name, 0, len(GOOD))]
+    assert ChangeFiles(tmp_path).find(None, told).ranges == [BoundRange(name, 0, len(GOOD))]
 
 
 def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -> None:
@@ -150,7 +146,7 @@ def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -
     put(tmp_path, b"", dfm("2.csv"), "2.csv")
     (tmp_path / FOLDER / "3.dfm").write_bytes(dfm("3.csv"))
     put(tmp_path, content, None, "4.csv.tmp")
-    ranges, waiting, *_ = find_files(tmp_path, {})
+    ranges, waiting, *_ = ChangeFiles(tmp_path).find(None, {})
     assert [one.name for one in ranges] == [part]
     # G-62: what somebody is still writing, or hides, is told of; where nobody finishes it, the table is.
     unfinished = [f"{FOLDER}/.1.csv", f"{FOLDER}/4.csv.tmp"]
@@ -161,16 +157,16 @@ def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -
     }
     assert {*begun} <= {*waiting}
     # The source may be the folder of one change table.
-    assert [one.name for one in find_files(tmp_path / FOLDER, {})[0]] == [part.partition("/")[2]]
+    assert [one.name for one in ChangeFiles(tmp_path / FOLDER).find(None, {})[0]] == [part.partition("/")[2]]
     for name in unfinished:
         os.utime(tmp_path / name, (0, 0))
-    forgotten = [one for one in find_files(tmp_path, {}).ranges if one.name in unfinished]
+    forgotten = [one for one in ChangeFiles(tmp_path).find(None, {}).ranges if one.name in unfinished]
     assert [one.name for one in forgotten] == unfinished
     for one in forgotten:
-        (damage,) = read_file(tmp_path, one)
+        (damage,) = ChangeFiles(tmp_path).read(one)
         assert isinstance(damage, TableDamage) and damage.damage.code == "FILE_UNKNOWN"
     (tmp_path / unfinished[0]).rename(tmp_path / FOLDER / "1.csv")
-    assert f"{FOLDER}/1.csv" in [one.name for one in find_files(tmp_path, {}).ranges]
+    assert f"{FOLDER}/1.csv" in [one.name for one in ChangeFiles(tmp_path).find(None, {}).ranges]
 
 
 def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
@@ -179,8 +175,8 @@ def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
     described = dfm(sourceSchema="", sourceTable="", targetSchema="", targetTable="")
     name = put(tmp_path, content, described, folder=f"{TABLE}_changes")
     put(tmp_path, content, described)
-    assert [one.name for one in find_files(tmp_path, {}, "_changes")[0]] == [name]
-    (row,) = read_file(tmp_path, BoundRange(name, 0, len(content)), "_changes")
+    assert [one.name for one in ChangeFiles(tmp_path, "_changes").find(None, {})[0]] == [name]
+    (row,) = ChangeFiles(tmp_path, "_changes").read(BoundRange(name, 0, len(content)))
     assert isinstance(row, ChangeRow)
     assert row.structure.table == TABLE
 
@@ -190,7 +186,7 @@ def test_t62_suffixes_are_read_in_any_case(tmp_path: Path) -> None:
     content = f"{HEADER}\n{LINE}\n".encode()
     name = put(tmp_path, content, None, "1.CSV", folder=f"{TABLE}__CT")
     (tmp_path / f"{TABLE}__CT" / "1.DFM").write_bytes(dfm("1.csv", targetTable="items__CT"))
-    assert find_files(tmp_path, {}) == Found([BoundRange(name, 0, len(content))], [])
+    assert ChangeFiles(tmp_path).find(None, {}) == Found([BoundRange(name, 0, len(content))], [])
     (found,) = rows_of(tmp_path, name)
     assert isinstance(found, ChangeRow) and found.structure.table == TABLE
 
@@ -215,7 +211,7 @@ def test_t41_a_file_that_may_be_of_a_mirrored_table_is_never_passed_over(
     content = f"{HEADER}\n{LINE}\n".encode()
     name = put(tmp_path, content, dfm(**data), folder=folder)
     bound = BoundRange(name, 0, len(content))
-    (damage,) = read_file(tmp_path, bound, mirrored=[TABLE, "shop.other"])
+    (damage,) = ChangeFiles(tmp_path, tables=(TABLE, "shop.other")).read(bound)
     assert isinstance(damage, TableDamage)
     assert (damage.damage.code, damage.table) == ("FILE_DAMAGED", table) and words in damage.damage.reason
 
@@ -225,7 +221,7 @@ def test_a_file_of_a_table_that_is_surely_not_mirrored_may_be_damaged(tmp_path: 
     content = f"{HEADER}\n{LINE}\n".encode()
     for description, is_sure in ((dfm(records=7, sourceTable="x", targetTable="x__ct"), True), (b"{}", False)):
         name = put(tmp_path, content, description, folder="shop.x__ct")
-        damage = list(read_file(tmp_path, BoundRange(name, 0, len(content)), mirrored=[TABLE]))[-1]
+        damage = list(ChangeFiles(tmp_path, tables=(TABLE,)).read(BoundRange(name, 0, len(content))))[-1]
         assert isinstance(damage, TableDamage) and (damage.table, damage.is_sure) == ("shop.x", is_sure)
 
 
@@ -248,9 +244,9 @@ def test_t43_bytes_that_are_called_a_text_are_one(tmp_path: Path) -> None:
 
 def test_t92_a_file_without_a_byte_is_whole_where_it_is_said_to_have_no_row(tmp_path: Path) -> None:
     put(tmp_path, b"", dfm(records=0))
-    assert find_files(tmp_path, {}, timeout_hours=0) == Found([], [])
+    assert ChangeFiles(tmp_path, timeout_hours=0).find(None, {}) == Found([], [])
     put(tmp_path, b"", dfm("2.csv"), "2.csv")
-    found = find_files(tmp_path, {}, timeout_hours=0)
+    found = ChangeFiles(tmp_path, timeout_hours=0).find(None, {})
     assert [one.name for one in found.ranges] == [f"{FOLDER}/2.csv"]
     assert found.waiting == [f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm"]
 
@@ -279,14 +275,14 @@ def test_t41_a_clock_in_another_zone_than_utc_is_refused(tmp_path: Path) -> None
 
 def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_path: Path) -> None:
     name = put(tmp_path, b"x" * 10, dfm())
-    assert find_files(tmp_path, {name: 4})[0] == [BoundRange(name, 0, 10)]
+    assert ChangeFiles(tmp_path).find(None, {name: 4})[0] == [BoundRange(name, 0, 10)]
     with pytest.raises(TerminalError, match="SOURCE_REWRITTEN"):
-        find_files(tmp_path, {name: 11})
-    (last,) = read_file(tmp_path, BoundRange(name, 0, 11))
+        ChangeFiles(tmp_path).find(None, {name: 11})
+    (last,) = ChangeFiles(tmp_path).read(BoundRange(name, 0, 11))
     assert isinstance(last, TableDamage) and last.damage.code == "FILE_DAMAGED"
     (tmp_path / name).unlink()
     with pytest.raises(TerminalError, match="SOURCE_REWRITTEN"):
-        list(read_file(tmp_path, BoundRange(name, 0, 10)))
+        list(ChangeFiles(tmp_path).read(BoundRange(name, 0, 10)))
 
 
 @pytest.mark.parametrize("last_end", ["", "\n"])
@@ -472,9 +468,9 @@ def test_the_published_sample_of_a_file_target_decodes(shared_data: Path) -> Non
     root = shared_data / "samples" / "qlik-file-target"
     # It stores neither masks nor before images: nothing tells a change of the key (T-60).
     table = MirroredTable("EDW.SAMPLE", ("SAMPLE_ID",), keys_never_change=True)
-    ranges, waiting, *_ = find_files(root, {})
+    ranges, waiting, *_ = ChangeFiles(root).find(None, {})
     assert len(ranges) == 2 and not waiting
-    first, second = (list(read_file(root, one)) for one in ranges)
+    first, second = (list(ChangeFiles(root).read(one)) for one in ranges)
     decoded = QlikChangeTableDecoder({"EDW.SAMPLE": table}).decode(first)
     assert [(row.op, row.key) for row in decoded.rows] == [("I", '["4"]'), ("U", '["2"]')]
     image = json.loads(decoded.rows[0].row or "")
@@ -484,53 +480,16 @@ def test_the_published_sample_of_a_file_target_decodes(shared_data: Path) -> Non
     assert "20211201-112233444.csv" in damage.damage.reason
 
 
-def full_load(root: Path) -> list[dict[str, Any]]:
-    """The typed rows of a full load, by the types that its metadata files tell."""
-    export = Export(root, "qlik-full-load")
-    rows: list[dict[str, Any]] = []
-    for file in export_files(export):
-        columns = export_columns(export, file, ALL_COLUMNS, {})
-        schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in columns])
-        for table in ExportRows(export, cut_file(export, file, 1_000_000, 1 << 26), columns, schema):
-            rows += table.to_pylist()
-    return [{**row, "updated_at": row["updated_at"].replace(tzinfo=None)} for row in rows]
-
-
-@pytest.mark.parametrize("size", [16_436, 997])
-def test_the_district_offices_end_in_their_final_state(shared_data: Path, size: int) -> None:
-    """T-30, T-23: full load, then all changes of all files, decoded at once or cut anywhere."""
-    root = shared_data / "qlik-change-tables" / "files"
-    offices = QlikChangeTableDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
-    ranges, waiting, *_ = find_files(root, {})
-    assert len(ranges) == 9 and not waiting
-    rows: list[LogRow] = []
-    messages = [message for one in ranges for message in read_file(root, one)]
-    assert len(messages) == 16_436
-    for at in range(0, len(messages), size):
-        rows += offices.decode(messages[at : at + size]).rows
-    assert {row.kind for row in rows} <= {"change", "fragment"}
-    changes = [row for row in rows if row.kind == "change"]
-    assert len(changes) == 1460 + 6673 + 1630
-    loaded = {
-        json.dumps([row["office_id"]], ensure_ascii=False): row for row in full_load(root / "dbo.district_offices")
-    }
-    assert len(loaded) == 1388
-    for row in changes:
-        loaded.pop(row.key or "", None)
-    wanted = expected(shared_data / "district_offices" / "final.parquet")
-    assert_equal_cell_by_cell({**loaded, **folded(changes)}, wanted)
-
-
 def test_a_file_with_an_ending_that_says_nothing_stops_its_table_t40(tmp_path: Path) -> None:
     """It may hold changes; a file outside the folders of change tables does not."""
     for name in (f"{FOLDER}/1.txt", "elsewhere/readme.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(GOOD)
-    ranges, waiting, *_ = find_files(tmp_path, {})
+    ranges, waiting, *_ = ChangeFiles(tmp_path).find(None, {})
     assert (ranges, waiting) == ([BoundRange(f"{FOLDER}/1.txt", 0, len(GOOD))], [])
-    (damage,) = read_file(tmp_path, ranges[0], mirrored=[TABLE])
+    (damage,) = ChangeFiles(tmp_path, tables=(TABLE,)).read(ranges[0])
     assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_UNKNOWN")
-    assert find_files(tmp_path, {f"{FOLDER}/1.txt": len(GOOD)}) == Found([], []), "it is told once"
+    assert ChangeFiles(tmp_path).find(None, {f"{FOLDER}/1.txt": len(GOOD)}) == Found([], []), "it is told once"
 
 
 def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
@@ -562,11 +521,11 @@ def test_changes_in_a_folder_of_another_suffix_stop_their_table_t62(tmp_path: Pa
     """A folder of the right suffix beside it says that the other one is somebody's copy; a full load is none."""
     put(tmp_path, GOOD, dfm(), folder=f"{FOLDER}_old")
     put(tmp_path, GOOD, dfm("LOAD1.csv"), "LOAD1.csv", folder=TABLE)
-    refused = find_files(tmp_path, {}, mirrored=(TABLE,)).refused
+    refused = ChangeFiles(tmp_path, tables=(TABLE,)).find(None, {}).refused
     assert [(table, error.code) for table, error in refused.items()] == [(TABLE, "TABLE_NAME_DIFFERS")]
-    assert find_files(tmp_path, {}, mirrored=("dbo.other",)).refused == {}
+    assert ChangeFiles(tmp_path, tables=("dbo.other",)).find(None, {}).refused == {}
     put(tmp_path, GOOD, dfm())
-    assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}
+    assert ChangeFiles(tmp_path, tables=(TABLE,)).find(None, {}).refused == {}
 
 
 @pytest.mark.parametrize(("records", "table", "is_refused"), [(1, "items", True), (0, "items", False), (1, "x", False)])
@@ -576,9 +535,9 @@ def test_a_full_load_that_nothing_reads_stops_its_table_t96(
     """One without rows, or of another table, concerns nobody; nor does one of a table with an initial load."""
     put(tmp_path, GOOD, dfm())
     put(tmp_path, GOOD, dfm("LOAD1.csv", records, sourceTable=table), "LOAD1.csv", folder=TABLE)
-    refused = find_files(tmp_path, {}, mirrored=(TABLE,), unloaded=(TABLE,)).refused
+    refused = ChangeFiles(tmp_path, tables=(TABLE,), unloaded=(TABLE,)).find(None, {}).refused
     assert [error.code for error in refused.values()] == ["LOAD_UNREAD"] * is_refused
-    assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}
+    assert ChangeFiles(tmp_path, tables=(TABLE,)).find(None, {}).refused == {}
 
 
 @pytest.mark.parametrize("worth", [0, 2**30], ids=["as columns", "row by row"])
@@ -613,7 +572,7 @@ def test_a_metadata_file_of_another_content_has_its_file_read_again_g32(tmp_path
         if content is not None:
             described.write_bytes(content)
             os.utime(described, ns=(len(bound), described.stat().st_mtime_ns + 1))
-        found = find_files(tmp_path, bound, seen=seen)
+        found = ChangeFiles(tmp_path).find(None, bound, lambda _: seen)
         bound.update({one.name: one.end for one in found.ranges})
         seen.update(found.versions)
         return found.ranges, bool(found.versions)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.sources.jdbc.dialects import Dialect, PostgreSql, SqlServer
-from spark_jobs.sources.qlik.change_table.decoder import Structure
 from spark_jobs.sources.qlik.change_table.jdbc_table import Slice, changes_query, range_condition
-from spark_jobs.sources.qlik.change_table.rows import ChangeColumn
+from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, Structure
 
 COLUMNS = (
     ChangeColumn("header__change_mask", "varbinary(128)"),

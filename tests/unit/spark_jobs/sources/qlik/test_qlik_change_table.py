@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.changelog.schema import LogRow
-from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, Unjoinable, Waiting
-from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, Structure, TableDamage
-from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, RowLayout, read_row
+from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, TableDamage, Unjoinable, Waiting
+from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, ChangeRow, RowLayout, Structure, read_row
 from spark_jobs.sources.qlik.change_table.updates import read_mask
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.noted_facts import ignored
@@ -525,7 +524,7 @@ def test_t23_published_masks_name_the_columns_that_they_are_known_to_mean(shared
         structure = Structure(TABLE, (*HEADERS[:3], *headers, *data))
         layout = RowLayout(structure, MirroredTable(TABLE, ("c0",)), "header__")
         values = (sequence(1), "U", vector["hex"], *["0"] * (len(structure.columns) - 3))
-        readings = read_mask(layout, values, "auto")
+        readings = read_mask(layout, layout.header("change_mask", values), "auto")
         assert readings is not None and next(iter(readings)) == "msb_text"
         assert sorted(readings["msb_text"]) == vector["bits"]
 

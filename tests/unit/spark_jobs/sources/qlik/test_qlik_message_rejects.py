@@ -9,7 +9,7 @@ import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable
-from spark_jobs.sources.qlik.message.decoder import registry_schema
+from spark_jobs.sources.qlik.message.structures import registry_schema
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.qlik_messages import (
     COLUMNS,

@@ -14,10 +14,9 @@ from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
-from spark_jobs.sources.qlik.message.decoder import registry_schema
-from spark_jobs.sources.qlik.message.structures import unfit_schema
+from spark_jobs.sources.qlik.message.structures import registry_schema, unfit_schema
 from spark_jobs.sources.qlik.positions import qlik_position
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.sql_server.types import converter
 from spark_jobs.sources.transports.json_lines import read_lines
 from tests.noted_facts import ignored
 from tests.qlik_messages import (
@@ -721,7 +720,7 @@ def test_avro_values_lose_nothing_with_logical_types_on_and_off_k35(
     body = avro_dt("INSERT", {"id": 1, "v": value}, schema=avro_schema({"id": "int", "v": plain}))
     row = only(decode(avro_md(avro_schema({"id": "int", "v": avro}), columns), body))
     assert values(row.row)["v"] == text
-    assert parse_value(json.loads(row.cols or "")[1][1], text) is not None
+    assert converter(json.loads(row.cols or "")[1][1])(text) is not None
 
 
 @pytest.mark.parametrize(
@@ -754,7 +753,7 @@ def test_json_values_keep_every_digit_k35(
     row = only(decode(md(columns), body))
     assert values(row.row)["v"] == text
     if text is not None:
-        assert parse_value(json.loads(row.cols or "")[1][1], text) is not None
+        assert converter(json.loads(row.cols or "")[1][1])(text) is not None
 
 
 def test_binary_in_base64_becomes_hexadecimal_in_the_log_k35() -> None:

@@ -7,7 +7,7 @@ import pytest
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.qlik.types import log_type
 from spark_jobs.sources.sql_server.type_text import landing_type
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.sql_server.types import converter
 
 MAPPED = {
     ("BOOLEAN", 1, 0, 0): "bit",
@@ -65,7 +65,7 @@ def test_a_qlik_type_has_one_type_in_the_log_k12_k13_t43(described: tuple[str, i
 )
 def test_the_log_type_holds_the_whole_range_k13(kind: str, lowest: int, highest: int) -> None:
     for value in (lowest, highest):
-        assert parse_value(log_type(kind, 0, 0, 0), str(value)) == value
+        assert converter(log_type(kind, 0, 0, 0))(str(value)) == value
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import arrow_type
+from spark_jobs.sources.sql_server.type_text import landing_type
 from spark_jobs.sources.sql_server.types import (
     canonical_text,
     converter,
     hex_of_base64,
     key_converter,
-    landing_type,
-    parse_value,
     type_of_key_text,
     type_of_landed_key,
 )
@@ -119,7 +118,7 @@ VALUES = [
 @pytest.mark.parametrize(("sql_type", "text", "value"), VALUES)
 def test_a_value_is_read_exactly(sql_type: str, text: str, value: object) -> None:
     """C-80 to C-84: the captured renderings, and the usual spellings where none was ever published."""
-    found = parse_value(sql_type, text)
+    found = converter(sql_type)(text)
     assert found == value
     assert type(found) is type(value)
     # What was read must fit the landing type to the last digit.
@@ -155,11 +154,11 @@ WRONG = [
 @pytest.mark.parametrize(("sql_type", "text"), [(sql_type, text) for sql_type, texts in WRONG for text in texts])
 def test_a_text_that_is_no_value_is_never_guessed_g06(sql_type: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"\w+"):
-        parse_value(sql_type, text)
+        converter(sql_type)(text)
 
 
 def test_base64_is_read_strictly() -> None:
-    assert parse_value("varbinary(max)", hex_of_base64("3q0=")) == b"\xde\xad"
+    assert converter("varbinary(max)")(hex_of_base64("3q0=")) == b"\xde\xad"
     with pytest.raises(ValueError, match="base64"):
         hex_of_base64("3q0=!")
 
@@ -187,7 +186,7 @@ SAME_KEY = [
 def test_equal_key_values_have_one_canonical_text_g02(sql_type: str, texts: list[str], canonical: str) -> None:
     """C-83: a GUID is one key however it is spelled."""
     assert {key_converter(sql_type)(text) for text in texts} == {canonical}
-    assert {canonical_text(sql_type, parse_value(sql_type, text)) for text in texts} == {canonical}
+    assert {canonical_text(sql_type, converter(sql_type)(text)) for text in texts} == {canonical}
 
 
 @pytest.mark.parametrize(("sql_type", "texts", "canonical"), SAME_KEY)
@@ -196,7 +195,7 @@ def test_a_key_is_read_back_alike_by_its_type_and_by_what_it_lands_as_g02(
 ) -> None:
     """C-71: of a table of which only deletes were read since its load, no event has told the types."""
     landed = type_of_landed_key(landing_type(sql_type))
-    assert parse_value(landed, canonical) == parse_value(type_of_key_text(sql_type), canonical)
+    assert converter(landed)(canonical) == converter(type_of_key_text(sql_type))(canonical)
 
 
 @pytest.mark.parametrize("sql_type", ["datetime2(7)", "datetime2", "datetimeoffset", "datetimeoffset(7)"])

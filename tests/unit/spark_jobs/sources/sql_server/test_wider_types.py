@@ -10,8 +10,8 @@ import pytest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import arrow_type, file_schema
 from open_mirroring.landing_zone.schema import LandingColumn, wider
+from spark_jobs.sources.sql_server.type_text import landing_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
-from spark_jobs.sources.sql_server.types import landing_type
 
 VALUES = {
     "bit": ("0", "1"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.transports.capture_gaps import holes, list_capture
+from spark_jobs.sources.transports.capture import holes, list_capture
 from spark_jobs.sources.transports.source_files import FileVersion, gone_unread, open_source
 from tests.object_storage import KINDS, Storage
 from tests.unit.spark_jobs.sources.transports.test_capture_gaps import put

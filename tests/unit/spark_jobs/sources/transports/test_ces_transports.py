@@ -22,10 +22,10 @@ from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.transports import json_lines
-from spark_jobs.sources.transports.capture import read_capture
-from spark_jobs.sources.transports.capture_gaps import list_capture
-from spark_jobs.sources.transports.json_lines import last_line_end, list_files, ranges, read_lines
+from spark_jobs.sources.transports.capture import list_capture, read_capture
+from spark_jobs.sources.transports.json_lines import SUFFIXES, last_line_end, ranges, read_lines
 from spark_jobs.sources.transports.message_files import LineFiles
+from spark_jobs.sources.transports.source_files import list_source_files
 from workload_generator.transports import EVENT_DATA
 
 
@@ -205,7 +205,7 @@ def test_a_file_shorter_than_bound_is_damage_behind_its_lines(tmp_path: Path) ->
 def test_a_gzip_file_is_one_range_and_read_whole(tmp_path: Path) -> None:
     packed = gzip.compress(b"{a}\n{b}")
     (tmp_path / "a.jsonl.gz").write_bytes(packed)
-    assert [file[:2] for file in list_files(tmp_path).files] == [("a.jsonl.gz", len(packed))]
+    assert [file[:2] for file in list_source_files(tmp_path, SUFFIXES).files] == [("a.jsonl.gz", len(packed))]
     (found,) = ranges(tmp_path, "a.jsonl.gz", 0, len(packed))
     assert list(read_lines(tmp_path, *found, "bare")) == [
         RawMessage("a.jsonl.gz", 0, b"{a}"), RawMessage("a.jsonl.gz", 4, b"{b}"),

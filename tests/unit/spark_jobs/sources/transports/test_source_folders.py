@@ -15,7 +15,7 @@ from open_mirroring.storage.logins import S3Login
 from open_mirroring.storage.object_path import ObjectPath
 from open_mirroring.storage.object_store import ObjectStore, StorageRoot
 from spark_jobs.sources.exports.files import Export, export_files
-from spark_jobs.sources.transports.capture_gaps import list_capture
+from spark_jobs.sources.transports.capture import list_capture
 from spark_jobs.sources.transports.source_files import list_source_files
 from spark_jobs.sources.transports.source_folders import files_below
 from tests.unit.spark_jobs.sources.transports.test_capture_gaps import put

@@ -1,0 +1,159 @@
+"""Shows how costs grow: loads and changes by their rows, a tick by the batches of its log and by the idle tables.
+
+``make bench-growth``, once per figure, for a quarter of an hour and more: ``ARGS="--most 10"`` stops at ten millions.
+Linear is: the same microseconds a row. Writes RESULTS.md and docs/images/growth.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.generate import ROOT, source_folder
+from benchmarks.loads import filled, job
+from benchmarks.measure import Cost, whole
+from benchmarks.mirrors import connect, mirror_file
+from benchmarks.pairs import CHECKOUT, write_results
+from benchmarks.small_runs import EVENTS, Mirror
+
+_MILLION = 1_000_000
+_ACTIVE = 5
+_LOOKS = 20
+_PLOT = CHECKOUT / "docs" / "images" / "growth.svg"
+
+
+def loads(rows: Sequence[int]) -> Iterator[tuple[int, Cost]]:
+    """Initial loads of a table in PostgreSQL."""
+    from tests.postgres import running_postgres
+
+    for count in rows:
+        with running_postgres() as server:
+            filled(server, count)
+            connect("shop", server)
+            yield count, whole(job())[0]
+
+
+def extractions(events: Sequence[int]) -> Iterator[tuple[int, Cost]]:
+    """Extractions of change events from files; behind the first million the same events come again."""
+    for count in events:
+        work = ROOT / "work" / "growth"
+        shutil.rmtree(work, ignore_errors=True)
+        file = mirror_file(work, source_folder(count, "bare"), "bare", 5)
+        yield count, whole([sys.executable, str(CHECKOUT / "spark_jobs" / "extract_changes.py"), str(file)])[0]
+
+
+def publications(events: Sequence[int]) -> Iterator[tuple[int, Cost]]:
+    """Publications of what :func:`extractions` reads."""
+    for count in events:
+        work = ROOT / "work" / "growth"
+        shutil.rmtree(work, ignore_errors=True)
+        file = mirror_file(work, source_folder(count, "bare"), "bare", 5)
+        programs = CHECKOUT / "spark_jobs"
+        subprocess.run(
+            [sys.executable, str(programs / "extract_changes.py"), str(file)], check=True, capture_output=True
+        )
+        yield count, whole([sys.executable, str(programs / "publish_changes.py"), str(file)])[0]
+
+
+def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:
+    """Seconds of a tick of 100 events in a running process, behind so many batches: medians."""
+    from spark_jobs.cli.command_line import main
+
+    mirror, took = Mirror(home), list[float]()
+    for number in range(1, max(batches) + 1):
+        mirror.deliver(f"{number:06d}", number, EVENTS)
+        began = time.monotonic()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            if code := main(["tick", str(mirror.file)]):
+                raise SystemExit(f"tick {number} ended with {code}")
+        took.append(time.monotonic() - began)
+        if number in batches:
+            yield number, statistics.median(took[-_LOOKS:])
+
+
+def idle_tables(tables: Sequence[int], home: Path, rounds: int = 5) -> Iterator[tuple[int, float]]:
+    """Seconds of a whole `tick` of 100 events of five tables, of so many: medians."""
+    for count in tables:
+        mirror = Mirror(home / str(count), tables=count)
+        yield count, statistics.median(mirror.tick(number) for number in range(1, rounds + 1))
+
+
+def _lines(title: str, unit: str, found: Sequence[tuple[int, Cost]]) -> list[str]:
+    return [
+        f"| {title} | {count:,} {unit} | {cost.wall:.1f} s | {1e6 * cost.wall / count:.2f} µs | "
+        f"{1e6 * cost.cpu / count:.2f} µs | {cost.peak / 2**20:,.0f} MB |"
+        for count, cost in found
+    ]
+
+
+def plot(found: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+    """Seconds over rows, both in powers of ten, as SVG; straight lines of one slope are linear growth."""
+    import math
+
+    points = [point for line in found.values() for point in line]
+    lows, highs = ([math.log10(edge(axis)) for axis in zip(*points, strict=True)] for edge in (min, max))
+
+    def at(point: tuple[int, float]) -> str:
+        shares = [(math.log10(v) - low) / ((high - low) or 1) for v, low, high in zip(point, lows, highs, strict=True)]
+        return f"{60 + 500 * shares[0]:.0f},{330 - 290 * shares[1]:.0f}"
+
+    colours = ("#1f6feb", "#cf222e", "#1a7f37", "#9a6700")
+    drawn = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 380" font-family="sans-serif" font-size="13">']
+    drawn.append('<rect width="640" height="380" fill="#fff"/>')
+    for number, ((title, line), colour) in enumerate(zip(found.items(), colours, strict=False)):
+        drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(map(at, line))}"/>')
+        for point in line:
+            x, y = at(point).split(",")
+            drawn.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>')
+            drawn.append(f'<text x="{int(x) + 6}" y="{int(y) + 14}">{point[0]:,}: {point[1]:.1f} s</text>')
+        drawn.append(f'<text x="70" y="{24 + 18 * number}" fill="{colour}">{title}</text>')
+    return "\n".join([*drawn, "</svg>", ""])
+
+
+def main() -> None:
+    """Measure each size once, and write table and plot."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--most", type=int, default=100, help="millions of rows")
+    parser.add_argument("--batches", type=int, default=3_000)
+    parser.add_argument("--tables", type=int, default=5_000)
+    given = parser.parse_args()
+    sizes = [size * _MILLION for size in (1, 10, 100) if size <= given.most]
+    events = [size for size in sizes if size <= 10 * _MILLION]
+    measures: Mapping[str, tuple[str, Callable[[], Iterator[tuple[int, Cost]]]]] = {
+        "initial load": ("rows", lambda: loads(sizes)),
+        "extract": ("events", lambda: extractions(events)),
+        "publish": ("changes", lambda: publications(events)),
+    }
+    lines = ["| | Size | Wall | Wall a row | CPU a row | Peak |", "|---|---|---|---|---|---|"]
+    plotted: dict[str, list[tuple[int, float]]] = {}
+    for title, (unit, measure) in measures.items():
+        found = list(measure())
+        lines += _lines(title, unit, found)
+        plotted[title] = [(count, cost.wall) for count, cost in found]
+        print("\n".join(_lines(title, unit, found)), flush=True)
+    with tempfile.TemporaryDirectory(prefix="growth-") as folder:
+        steps = [given.batches // 30, given.batches // 3, given.batches]
+        lines += [f"| tick, running | {n:,} batches | {s:.2f} s | | | |" for n, s in ticks(steps, Path(folder, "log"))]
+        counts = [given.tables // 100, given.tables]
+        timed = idle_tables(counts, Path(folder, "tables"))
+        lines += [f"| tick, {_ACTIVE} tables with changes | of {n:,} tables | {s:.2f} s | | | |" for n, s in timed]
+    table = "\n".join(lines)
+    write_results("growth", table)
+    _PLOT.write_text(plot(plotted), encoding="utf-8")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
