@@ -76,6 +76,8 @@ def test_the_runs_of_the_mirror_are_green_on_airflows_pages(pages: Pages, tmp_pa
             page.locator("input[name=username]").fill(pages.user)
             page.locator("input[name=password]").fill(pages.password)
             page.locator("button[type=submit]").click()
+            # Until it is logged in, the answer to the login would take the place of any other page.
+            expect(page.get_by_role("heading", name="Welcome")).to_be_visible()
             page.goto(f"{pages.address}/dags")
             for dag_id in ("shop__initial_load", "shop__replicate", "shop__reconcile"):
                 expect(page.get_by_text(dag_id, exact=True).first).to_be_visible()
