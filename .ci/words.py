@@ -1,5 +1,7 @@
 """Finds words in what a person reads that this product does not use, long sentences and rule ids in messages.
 
+It also finds rules that cannot be read without their heading.
+
 ``python .ci/words.py``, a part of `make lint`. Messages are the texts of the code: errors, output, help, settings. A
 document is read without its blocks of code and quoted names.
 """
@@ -17,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CODE = ("open_mirroring", "spark_jobs", "plugins", "demo")
 TEMPLATES = ("open_mirroring/page/templates",)
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs")
+RULES = "docs/rules/"
 LONGEST = 25
 
 WORDS = {
@@ -43,12 +46,20 @@ WORDS = {
 }
 """What a text does not say, and what it says instead: the table of words of the house."""
 
+HALF_SENTENCES = re.compile(
+    r"(?:always|and|are|be|begins?|but|can|comes|contains|drops|gives|goes|ha[ds]|have|holds|inserts|is|makes|may|means|must"
+    r"|never|nor|not|of|or|reported|required|rises|says|shows|stays|takes|upserts|was|were|which|whose)\b",
+    re.IGNORECASE,
+)
+"""What the first sentence of a rule does not begin with: its subject would be the heading."""
+
 _WORDS = {re.compile(pattern, re.IGNORECASE): better for pattern, better in WORDS.items()}
 _RULE_ID = re.compile(r"\b(?:G-1\d\d|[CFGKORST]-\d\d|I[1-9]\d?)\b")
-_PROSE = re.compile(r"[A-Za-z`,)]+ [a-z]+ [a-z]+")
-_SQL = re.compile(r"\b(?:SELECT|CREATE|UPDATE|DELETE|INSERT)\b")
+_PROSE = re.compile(r"[A-Za-z`,)]+ [a-z]+ [a-z]+|^[a-z]+ `|^[a-z]+ [a-z]+: ")
+_SQL = re.compile(r"^\W*(?:SELECT|CREATE|UPDATE|DELETE|INSERT)\b|\bSELECT\b.*\bFROM\b")
 _QUOTED = re.compile(r"`[^`\n]*`")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_RULE_BODY = re.compile(r"^### .*\n+(.*)", re.MULTILINE)
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?:;])\s|\n\n|\n\||\n- |\|")
 
 
@@ -69,6 +80,14 @@ def findings(text: str, place: str, *, message: bool) -> Iterator[Finding]:
         for sentence in _SENTENCE_ENDS.split(text):
             if (words := len(sentence.split())) > LONGEST:
                 yield Finding(place, f"a sentence of {words} words", " ".join(sentence.split()))
+
+
+def headless(text: str, place: str) -> Iterator[Finding]:
+    """The rules whose first sentence has no subject but the heading above it."""
+    for body in _RULE_BODY.finditer(text):
+        if HALF_SENTENCES.match(body[1]):
+            line = text.count("\n", 0, body.start(1)) + 1
+            yield Finding(f"{place}:{line}", "begin with the subject, not with a verb for the heading", body[1])
 
 
 def messages(source: str) -> Iterator[tuple[int, str]]:
@@ -107,6 +126,8 @@ def all_findings() -> list[Finding]:
     ]
     for path in (*_files(TEMPLATES, ".html"), *_files(DOCUMENTS, ".md")):
         text = document(path.read_text(encoding="utf-8"))
+        if _shown(path).startswith(RULES):
+            found += headless(text, _shown(path))
         for paragraph in re.finditer(r"(?:\S.*\n?)+", text):
             line = text.count("\n", 0, paragraph.start()) + 1
             found += findings(" ".join(paragraph[0].split()), f"{_shown(path)}:{line}", message=False)

@@ -300,7 +300,10 @@ class _Proving:
                 raise
             what = str(error).splitlines()[0][:300]
             failure = TransientError("PROOF_FAILED", f"Spark failed: {what}", way_out="prove it again")
-        self._fail(case, failure)
+        log.warning("%s cannot be proved: %s", case.table.source, failure)
+        case.proof = replace(case.proof, at=case.base, code=failure.code)
+        case.reasons.append(f"{failure.code}: {failure.what}{f' ({failure.where})' if failure.where else ''}")
+        case.left = None
 
     def _second_look(self, case: _Case) -> None:
         before, state_before = case.base, case.state
@@ -334,7 +337,10 @@ class _Proving:
         if at.row.published_position is not None:
             reaching |= not_below(at.row.published_position, epochs)
         if case.source is not None and case.source.since is not None:
-            if self._dropped_reaches(source, case.source.since):
+            horizon = self._reader.mirror_horizon()
+            dropped = 0 if horizon is None else horizon.dropped
+            reached = self._reader.highest(source, dropped).values() if dropped else ()
+            if any(text >= case.source.since for text in reached):
                 return None  # the log no longer tells which keys were changed since the export
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
         if reaching:
@@ -348,11 +354,6 @@ class _Proving:
             return None
         chosen &= (pc.field("kind") == CHANGE) & (pc.field("tbl") == source)
         return logged_among(self._spark, self._log_root, files, chosen, keys, sum(part.rows for part in contents))
-
-    def _dropped_reaches(self, source: str, since: str) -> bool:
-        horizon = self._reader.mirror_horizon()
-        dropped = 0 if horizon is None else horizon.dropped
-        return dropped > 0 and any(text >= since for text in self._reader.highest(source, dropped).values())
 
     def _take(self, case: _Case, certain: pa.Table) -> None:
         """Count the keys that differ for certain, and name the first of them."""
@@ -373,12 +374,6 @@ class _Proving:
             return transport_of(self._mirror).ends(self._spark, self._extracted.bound())
         except MirroringError as error:
             return f"how far the source's changes go is unknown: {error.code}"
-
-    def _fail(self, case: _Case, error: MirroringError) -> None:
-        log.warning("%s cannot be proved: %s", case.table.source, error)
-        case.proof = replace(case.proof, at=case.base, code=error.code)
-        case.reasons.append(f"{error.code}: {error.what}{f' ({error.where})' if error.where else ''}")
-        case.left = None
 
     def _concluded(self, case: _Case) -> Mapping[str, Any]:
         """The proof of a table, kept in the ledger."""
@@ -444,7 +439,7 @@ def _shape(case: _Case, target: Target) -> Shape:
     case.reasons += [f"the source has no column {name!r}" for name in there if name not in source]
     split = case.source.split
     if missing := [name for name in case.table.key if name not in source]:
-        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="mend `key`")
+        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="correct `key`")
     if split is None:
         return Shape(tuple(columns), tuple(case.table.key))
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)

@@ -6,6 +6,7 @@ it is gone, by its position, not its arrival (G-60). A rename is a drop and an a
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -269,6 +270,21 @@ def place_text(order: str) -> str:
     """A place for people: the ordinal of the stream incarnation, and the position in it."""
     ordinal, _, text = order.partition(":")
     return f"{int(ordinal)}:{text.rstrip(BEHIND)}"
+
+
+_ORDINAL = re.compile(r"\d{6}:")
+_LSN = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})~?")  # a correction is behind its commit
+_TIME = re.compile(r"(20\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)\d\d")
+
+
+def commit_text(place: str) -> str:
+    """A place for people by its commit, as a database's tools spell it: an LSN or a time; else the place itself."""
+    for part in place.rstrip(BEHIND).split(":"):
+        if found := _LSN.fullmatch(part):
+            return f"LSN {':'.join(found.groups())}"
+        if found := _TIME.fullmatch(part):
+            return "{}-{}-{} {}:{}:{}".format(*found.groups())
+    return f"position {place_text(place) if _ORDINAL.match(place) else place}"
 
 
 def _proofs_without(column: str, lists: Sequence[ListOfColumns]) -> list[str]:

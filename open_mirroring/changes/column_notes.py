@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from open_mirroring.changes.column_history import FormerColumn, Word, place_text
+from open_mirroring.changes.column_history import FormerColumn, Word, commit_text, place_text
 
 
 class NoteKind(StrEnum):
@@ -123,12 +123,12 @@ def texts(notes: Iterable[ColumnNote]) -> list[str]:
 
 
 def _since(notes: Sequence[ColumnNote]) -> str:
-    """``columns 'a', 'b' gone since position 1``, ``columns 'a' (since position 1), 'b' (since position 2) gone``."""
+    """``columns 'a', 'b' gone since LSN …``, ``columns 'a' (since LSN …), 'b' (since LSN …) gone``."""
     is_gone = notes[0].kind is NoteKind.GONE
     of_places: dict[str, list[str]] = {}
     for one in notes:
         of_places.setdefault(one.place if is_gone else one.since, []).append(repr(one.column))
     is_one = len(of_places) == 1
-    names = [", ".join(of) + ("" if is_one else f" (since position {at})") for at, of in of_places.items()]
-    since = f" since position {place}" if is_one and (place := next(iter(of_places))) else ""
+    names = [", ".join(of) + ("" if is_one else f" (since {commit_text(at)})") for at, of in of_places.items()]
+    since = f" since {commit_text(place)}" if is_one and (place := next(iter(of_places))) else ""
     return f"column{'s' if len(notes) > 1 else ''} {', '.join(names)} {'gone' if is_gone else 'unverified'}{since}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class PlacesSeen(NamedTuple):
     """The lowest and the highest position of rows with one column list, in one stream incarnation.
 
-    The last two are those of rows that prove to carry every column; empty where none does.
+    *whole_first* and *whole_last* count only rows that provably have every column; empty if there are none.
     """
 
     first: str

@@ -52,8 +52,8 @@ class LandingZone(Section):
     workspace: str | None = Field(default=None, description="For onelake: GUID of the workspace, or its name.")
     item: str | None = Field(
         default=None,
-        description="For onelake: GUID of the mirrored database, or its name with the suffix .MirroredDatabase; a GUID "
-        "if the workspace is one, a name if that is.",
+        description="For onelake: GUID of the mirrored database, or its name with the suffix .MirroredDatabase, as "
+        "`workspace` is given.",
     )
     connection: ConnectionName | None = Field(
         default=None, description="For onelake: name of the connection (type open_mirroring_onelake)."
@@ -64,23 +64,23 @@ class LandingZone(Section):
         Discriminator(lambda value: "(PartnerEvents)" if isinstance(value, dict | PartnerEvents) else "(boolean)"),
     ] = Field(
         default=False,
-        description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what, or "
-        "{partner_name: …, source_type: …, source_version: …}: what to say. `open-mirroring create` always says it.",
+        description="Whether to write _partnerEvents.json at the zone's root: who publishes from what; or "
+        "{partner_name: …, source_type: …, source_version: …}. `open-mirroring create` always writes it.",
     )
     retention_days: Annotated[int, Field(strict=True, ge=1, le=30)] | None = Field(
         default=None,
-        description="For onelake: days for which the mirrored tables keep removed files, set when `open-mirroring "
-        "create` makes the database; by default the service decides.",
+        description="For onelake: days for which the mirrored tables keep removed files, set by `open-mirroring "
+        "create`; by default the service decides.",
     )
     change_data_feed: StrictBool | None = Field(
         default=None,
-        description="For onelake: whether the mirrored tables have a Delta change data feed, which the service may "
-        "bill, set when `open-mirroring create` makes the database.",
+        description="For onelake: whether the mirrored tables have a Delta change data feed, which may cost, set by "
+        "`open-mirroring create`.",
     )
     tables: FolderSetting | None = Field(
         default=None,
-        description="Where the target's tables can be seen, as `<schema>/<table>`: shows that one is gone, or back. A "
-        "folder, or {path: ADDRESS, connection: NAME} for object storage.",
+        description="Where the target's tables can be seen, as `<schema>/<table>`: a folder, or {path: ADDRESS, "
+        "connection: NAME}.",
     )
 
     @field_validator("path")

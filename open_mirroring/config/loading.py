@@ -198,14 +198,12 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
 
 
 def _text_identity(mirror: Mirror, path: str) -> tuple[str, ...]:
-    return _address_identity(path) if is_address(path) else _identity(mirror.resolve(path))
-
-
-def _address_identity(text: str) -> tuple[str, ...]:
-    address = parse_address(text)
+    if not is_address(path):
+        return _identity(mirror.resolve(path))
+    address = parse_address(path)
     account = () if address.service == "onelake" else (address.host,)
-    path = address.path.split("/") if address.path else ()
-    return (address.service, *account, *map(name_identity, (address.container, *path)))
+    parts = address.path.split("/") if address.path else ()
+    return (address.service, *account, *map(name_identity, (address.container, *parts)))
 
 
 def _identity(path: Path) -> tuple[str, ...]:

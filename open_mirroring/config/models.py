@@ -117,36 +117,34 @@ class Publish(Section):
     )
     require_reload_on_add: StrictBool = Field(
         default=False,
-        description="Whether a column that is added at the source stops its table until that is reloaded; a table "
-        "may set it otherwise. Without, `status` shows that the column is unverified.",
+        description="Whether a column that is added at the source stops its table until that is reloaded. Without, "
+        "`status` shows that the column is unverified.",
     )
     empty_tables: Literal["wait", "create"] = Field(
         default="wait",
-        description="What happens to a table that has no rows yet. wait: the target gets it with its first row. "
-        "create: a Parquet file without rows makes it there, as soon as its columns are known.",
+        description="A table that has no rows yet. wait: the target gets it with its first row. create: an empty "
+        "Parquet file makes it there, as soon as its columns are known.",
     )
     on_schema_change: OnSchemaChange = Field(
         default="log",
-        description="What happens to a table that a change of structure stopped, as the target cannot follow it in "
-        "place; a table may set it otherwise. log: it is rebuilt by itself where the log contains every change of "
-        "it and the target shows its tables. reload: also where it is reloaded from a database, which reads "
-        "the entire table there. stop: an operator runs `open-mirroring reload-table`.",
+        description="What happens to a table that a change of structure stopped. log: it is rebuilt by itself where "
+        "the log contains every change and the target shows its tables. reload: also where it is reloaded from a "
+        "database. stop: an operator runs `open-mirroring reload-table`.",
     )
     schema_reloads_per_day: Positive = Field(
         default=3, description="How often in 24 hours a table is rebuilt by `on_schema_change` at most."
     )
     on_possible_rename: OnPossibleRename = Field(
         default="ask",
-        description="What happens to a table that lost a column and got one of the same type and place, so that it may "
-        "have been renamed; a table may set it otherwise. ask: the table stops (RENAME_POSSIBLE) until an operator "
-        "answers. dropped: the column counts as dropped, and the table goes on. reload: the table is loaded again from "
-        "its database; one without such a load stops and asks.",
+        description="What happens to a table whose column may have been renamed. ask: it stops (RENAME_POSSIBLE). "
+        "dropped: the old column counts as dropped. reload: the table is loaded again from its database; without "
+        "such a load it stops and asks.",
     )
     on_reload: OnReload = Field(
         default="stop",
-        description="What happens to a table that its Qlik task loads again; a table may set it otherwise. stop: "
-        "an operator runs `open-mirroring accept-reload`. rebuild: the table is rebuilt by itself once that load has "
-        "ended, if the log shows where it begins and the target shows its tables.",
+        description="What happens to a table that its Qlik task loads again. stop: an operator runs `open-mirroring "
+        "accept-reload`. rebuild: it is rebuilt by itself once that load has ended, if the log shows where it begins "
+        "and the target shows its tables.",
     )
     reloads_per_day: Positive = Field(
         default=3, description="How often in 24 hours a table is rebuilt by `on_reload` at most."
@@ -158,8 +156,8 @@ class Maintenance(Section):
 
     keep_days: Positive = Field(
         default=30,
-        description="Days for which the change log can be compared with, and the source read again; a change that "
-        "arrives later stops its table.",
+        description="Days for which the change log can be compared with, and the source read again; a later change "
+        "stops its table.",
     )
     audit_days: Positive = Field(default=400, description="Days for which the audit's entries are kept.")
 
@@ -191,9 +189,9 @@ class Spark(Section):
     )
     start_above: Literal[0] | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = Field(
         default="256m",
-        description="Work of up to this size, as in 64m or 1g, is done in the job's own process: that is quicker than "
-        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts an eighth of its bytes, change events "
-        "a quarter. 0: Spark does everything.",
+        description="Work of up to this size, as in 64m or 1g, is done in the job's own process, which is quicker "
+        "than starting Spark. A table in PostgreSQL counts an eighth of its bytes, change events a quarter. "
+        "0: Spark does everything.",
     )
 
     @property
@@ -209,13 +207,12 @@ class Prove(Section):
 
     settle_seconds: Annotated[StrictInt, Field(ge=0)] | None = Field(
         default=None,
-        description="Seconds between two looks at keys that differ: longer than a change takes from its commit to the "
-        "place where it is read. Unset: 30 for kafka, 60 for files and jdbc, 960 for capture, whose files are written "
-        "every 15 minutes at most.",
+        description="Seconds between two looks at keys that differ: longer than a change takes to where it is read. "
+        "Unset: 30 for kafka, 60 for files and jdbc, 960 for capture.",
     )
     looks: Annotated[StrictInt, Field(ge=2)] = Field(
         default=6,
-        description="How often a table is looked at, or its changes are waited for, before what still moves is called "
+        description="How often a table is looked at, or its changes are waited for, before what still moves is "
         "unproven.",
     )
 
@@ -236,8 +233,8 @@ class Hashing(Section):
     )
     columns: tuple[ColumnName, ...] = Field(
         default=(),
-        description="Columns of any table that land as hashes: names in any case, and patterns in which * stands for "
-        "any characters.",
+        description="Columns of any table that land as hashes: names in any case, and patterns with * for any "
+        "characters.",
     )
 
 
@@ -263,9 +260,8 @@ class Mirror(Section):
     )
     consistency: Literal["key", "transaction"] = Field(
         default="key",
-        description="What a table shows between two source commits. key: each row is exact, of a transaction some rows "
-        "may come before others. transaction: changes wait until their transaction is complete; only for a source "
-        "that has a complete position.",
+        description="key: each row is exact, of a transaction some rows may come before others. transaction: changes "
+        "wait until their transaction is complete; only for a source that has a complete position.",
     )
     hash: Hashing | None = Field(
         default=None,
@@ -273,14 +269,14 @@ class Mirror(Section):
     )
     extra_columns: ExtraColumns = Field(
         default=ExtraColumns(),
-        description="Columns in addition to those of the source, of every table that does not set its own. They "
-        "describe the change that made a row; each with the name that it gets. None by default.",
+        description="Columns in addition to those of the source, for every table that does not set its own: "
+        "properties of the change that made a row, each with its name. None by default.",
     )
     entries: tuple[TableEntry, ...] = Field(
         alias="tables",
         min_length=1,
-        description="The mirrored tables; `open-mirroring init` writes them as the source announces them. An entry "
-        "whose `source` holds a * stands for all tables of that pattern, with what is common to them.",
+        description="The mirrored tables; `open-mirroring init` writes them. An entry whose `source` holds a * "
+        "stands for all tables of that pattern.",
     )
     structures: tuple[GivenStructure, ...] = Field(
         default=(),
@@ -288,8 +284,8 @@ class Mirror(Section):
     )
     ignore: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
         default=(),
-        description="schema.table of tables at the source that are known not to be mirrored: their messages are "
-        "counted as ignored like all others, but no one asks whether one is a mirrored table under another name.",
+        description="schema.table of tables at the source that are known not to be mirrored: no one asks whether one "
+        "is a mirrored table under another name.",
     )
     dead_letters: DeadLetters = Field(
         default=DeadLetters(),
@@ -459,8 +455,10 @@ class Mirror(Section):
     def reads(self) -> dict[str, list[str]]:
         """The origins of messages by setting, one spelling per place (G-142): paths in :attr:`home` are relative."""
         found = self.source.reads
-        if paths := found.get("path"):
-            found["path"] = [self._one_spelling(path) for path in paths]
+        for at, path in enumerate(found.get("path", ())):
+            home, place = Path(os.path.normpath(self.home)), Path(os.path.normpath(self.resolve(path)))
+            local = (place.relative_to(home) if place.is_relative_to(home) else place).as_posix()
+            found["path"][at] = path.removesuffix("/") if is_address(path) else local
         if connection := found.get("connection"):
             found["connection"] = [name.lower() for name in connection]
         return found
@@ -477,12 +475,6 @@ class Mirror(Section):
             "change_log": [os.path.realpath(self.resolve(log)) if isinstance(log, str) else log.path.removesuffix("/")],
             "file": [self.file.name],
         }
-
-    def _one_spelling(self, path: str) -> str:
-        if is_address(path):
-            return path.removesuffix("/")
-        home, place = Path(os.path.normpath(self.home)), Path(os.path.normpath(self.resolve(path)))
-        return (place.relative_to(home) if place.is_relative_to(home) else place).as_posix()
 
     def line_of(self, path: SettingPath) -> int:
         """The line of a setting in :attr:`file`, or of the nearest enclosing setting in the file."""

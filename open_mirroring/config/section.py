@@ -93,6 +93,6 @@ class DeadLetters(Section):
 
     tolerate: Annotated[StrictInt, Field(ge=0)] = Field(
         default=0,
-        description="Up to this number of open dead letters are only reported: a run that leaves them is done like "
-        "any other. The rows that they leave out of date differ from the source all the same.",
+        description="Up to this number of open dead letters are only reported. The rows that they leave out of date "
+        "differ from the source all the same.",
     )

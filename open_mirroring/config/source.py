@@ -76,9 +76,8 @@ class AnySource(Section):
     """Whether settings at the source decide what it sends, so that `check` inspects them."""
     fragment_timeout_hours: Positive = Field(
         default=24,
-        description="Hours after which messages that wait for others are dead letters: for pieces of a split event, a "
-        "before image, or the description of a structure. A data file of change tables that has no metadata file by "
-        "then stops its table.",
+        description="Hours after which messages that wait for others are dead letters. A data file of change tables "
+        "that has no metadata file by then stops its table.",
     )
 
     @model_validator(mode="before")
@@ -108,12 +107,14 @@ class AnySource(Section):
     @property
     def text_encoding(self) -> str:
         """The encoding of text files without a byte order mark (T-46)."""
-        return UTF8
+        return str(getattr(self, "encoding", UTF8))
 
     @property
     def place(self) -> str:
         """The location of the changes, for messages: a path, or topics or a database with the name of a connection."""
-        raise NotImplementedError
+        path, topics = getattr(self, "path", ""), getattr(self, "topics", ())
+        of_topics = f"{', '.join(topics)} of " if topics else ""
+        return path or f"{of_topics}connection {self.connections['connection']}"
 
     @property
     def reads(self) -> dict[str, list[str]]:
@@ -133,11 +134,6 @@ class InFolder(AnySource):
         default=None, description="Name of the connection; needed for a path in object storage."
     )
 
-    @property
-    def place(self) -> str:
-        """As :attr:`AnySource.place`."""
-        return self.path
-
 
 class InLines(InFolder):
     """JSON lines."""
@@ -150,9 +146,8 @@ class InLines(InFolder):
     )
     offset_gaps: OffsetGaps = Field(
         default="lost",
-        description="With the layout wrapped, what an offset is that no line has. lost (the default): a "
-        "message that is missing, and a loss of the mirror until it comes; expected: nothing, since the topic is "
-        "compacted or written in transactions, or the lines are only some of its messages.",
+        description="With the layout wrapped, what a missing offset is. lost (the default): a loss of the mirror "
+        "until it comes; expected: nothing, as the topic is compacted, or the lines are only some of its messages.",
     )
 
     @property
@@ -182,14 +177,9 @@ class InTopics(AnySource):
     )
     max_messages_per_run: Positive = Field(
         default=MAX_MESSAGES_PER_RUN,
-        description="About so many messages are read by one run, so that a long backlog becomes many batches. "
-        "Default: 10 million.",
+        description="About so many messages are read by one run: a long backlog becomes many batches. Default: 10 "
+        "million.",
     )
-
-    @property
-    def place(self) -> str:
-        """As :attr:`AnySource.place`."""
-        return f"{', '.join(self.topics)} of connection {self.connection}"
 
 
 class ChangeEvents(AnySource):
@@ -203,13 +193,13 @@ class ChangeEvents(AnySource):
     )
     partition_key_scheme: Literal["none", "stream-group", "table", "column"] = Field(
         default="none",
-        description="The @partition_key_scheme of the stream group. Only with one that keeps order inside "
-        "partitions the stream has a complete position. Default: none, that is round robin.",
+        description="The @partition_key_scheme of the stream group. Only one that keeps order inside partitions "
+        "gives a complete position. Default: none, that is round robin.",
     )
     partition_count: Positive | None = Field(
         default=None,
         description="Number of partitions that carry changes of the stream group; a transaction is complete once all "
-        "of them have shown a later one. Default: 1 with the scheme stream-group.",
+        "have shown a later one. Default: 1 with the scheme stream-group.",
     )
     binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
 
@@ -229,13 +219,12 @@ class QlikTask(AnySource):
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = Field(
         default="1",
         description="Name of the task's full load to which the changes belong. Change tables need a new one after a "
-        "reload, for positions of two loads cannot be compared; messages only where the task was re-created or "
-        "set back: a reload that they contain is accepted as it is.",
+        "reload; messages only where the task was re-created or set back.",
     )
     mask_order: Literal["auto", "msb_text", "le_bytes"] = Field(
         default="auto",
-        description="How change masks are read. msb_text: hexadecimal text, one number, most significant digit "
-        "first; le_bytes: bytes, the first for columns 1 to 8; auto (the default): by their form.",
+        description="How change masks are read. msb_text: hexadecimal text, most significant digit first; le_bytes: "
+        "bytes, the first for columns 1 to 8; auto (the default): by their form.",
     )
 
 
@@ -245,8 +234,7 @@ class ChangeTables(QlikTask):
     format: Literal["qlik-change-table"] = Field(description="Change tables of a Qlik task.")
     header_prefix: Annotated[str, StringConstraints(max_length=60)] = Field(
         default=HEADER_PREFIX,
-        description="What the names of header columns begin with; an empty text where the task writes them "
-        "without a prefix.",
+        description="What the names of header columns begin with; an empty text where the task writes no prefix.",
     )
     table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(
         default=TABLE_SUFFIX, description="What the names of change tables end with."
@@ -257,8 +245,7 @@ class ChangeTables(QlikTask):
     )
     before_images: StrictBool | None = Field(
         default=None,
-        description="Whether every update has its before image as a row of its own. Unset: judged from the rows "
-        "that come together.",
+        description="Whether every update has its before image as a row of its own. Unset: judged from the rows.",
     )
 
 
@@ -273,18 +260,17 @@ class Messages(QlikTask):
     )
     schema_registry: ConnectionName | None = Field(
         default=None,
-        description="Name of the connection to the schema registry, for Avro messages that carry only a schema's "
-        "number.",
+        description="Name of the connection to the schema registry, for Avro messages that carry a schema's number.",
     )
     unframed_avro: StrictBool = Field(
         default=False,
-        description="Whether bytes in no known form are bare Avro records, read by the one known schema of their table "
-        "that fits; the table is known by `topic` or by the message's key. Default: false.",
+        description="Whether bytes in no known form are bare Avro records, read by the one known schema of their "
+        "table that fits. Default: false.",
     )
     partition_count: Positive = Field(
         default=1,
         description="For `consistency: transaction`: number of partitions, over all topics, to which the task sends "
-        "changes; a transaction is complete once each of them has shown the beginning of a later one. Default: 1.",
+        "changes. Default: 1.",
     )
 
     @property
@@ -311,14 +297,9 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
     transport: Literal["files"] = Field(description="Data files, with a .dfm next to each.")
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
         default=UTF8,
-        description="Encoding (code page) of CSV and JSON files of the file target that have no byte order mark, also "
-        "of its full loads: cp1252, utf-16-le …. Default: utf-8.",
+        description="Encoding (code page) of CSV and JSON files without byte order mark, also of full loads: cp1252, "
+        "utf-16-le …. Default: utf-8.",
     )
-
-    @property
-    def text_encoding(self) -> str:
-        """As :attr:`AnySource.text_encoding`."""
-        return self.encoding
 
     @property
     def reads(self) -> dict[str, list[str]]:
@@ -334,21 +315,20 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     connection: ConnectionName = _CONNECTION
     partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
         default=None,
-        description="Where Change Data Partitioning is on: schema and name of the control table that lists closed "
-        "partitions, such as control.attrep_cdc_partitions.",
+        description="Where Change Data Partitioning is on: schema and name of the control table, such as "
+        "control.attrep_cdc_partitions.",
     )
     control_schema: str | None = Field(
         default=None,
         min_length=1,
-        description="Schema of Qlik's control tables attrep_suspended_tables, attrep_apply_exceptions "
-        "and attrep_ddl_history, which are looked at in each run. Default: that of "
+        description="Schema of Qlik's control tables, which are looked at in each run. Default: that of "
         "`partitions`; without both none is looked at.",
     )
     task: str | None = Field(
         default=None,
         min_length=1,
-        description="Where control tables are those of several tasks: the task that writes the change tables. "
-        "Default: rows of all tasks count.",
+        description="Where control tables are those of several tasks: the one that writes the change tables. "
+        "Default: all.",
     )
     overlap_minutes: Positive = Field(
         default=OVERLAP_MINUTES,
@@ -366,11 +346,6 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     def ordered_partitions(self) -> int:
         """As :attr:`AnySource.ordered_partitions`; closed partitions follow each other in one order (T-80)."""
         return 0 if self.partitions is None else 1
-
-    @property
-    def place(self) -> str:
-        """As :attr:`AnySource.place`."""
-        return f"connection {self.connection}"
 
 
 class MessagesInCapture(Messages, InCapture, title="qlik-message over capture"):

@@ -94,7 +94,10 @@ def _login(address: StorageAddress, connection: Connection) -> Login:
 
 def _azure(address: StorageAddress, connection: Connection, extra: Mapping[str, str]) -> AzureLogin:
     name = connection.name
-    parts = _connection_string(name, extra["connection_string"]) if "connection_string" in extra else {}
+    pairs = [part.partition("=") for part in extra.get("connection_string", "").split(";") if part.strip()]
+    if not all(equals for _, equals, _ in pairs):
+        raise invalid(name, "its connection_string is none of a storage account")
+    parts = {key.strip(): value.strip() for key, _, value in pairs}
     url = _account_url(name, parts.get("BlobEndpoint") or extra.get("account_url") or connection.host or "")
     kind, secret, entra = _credential(connection, extra, parts)
     account = _account(connection, parts, url, by_login=kind != "entra" and connection.conn_type == "wasb")
@@ -170,13 +173,6 @@ def _account_url(name: str, text: str) -> Endpoint | None:
             f"{TRUSTED_HOSTS} lists, or a loopback address",
         )
     return found
-
-
-def _connection_string(name: str, text: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
-    if not all(equals for _, equals, _ in pairs):
-        raise invalid(name, "its connection_string is none of a storage account")
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _s3(connection: Connection, extra: Mapping[str, str]) -> S3Login:

@@ -21,7 +21,7 @@ class GivenStructure(Section):
     schema_id: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_.-]{1,64}$")] | None = Field(
         default=None,
         description="The id (`messageSchemaId`) that its messages name. Unset: that of the metadata; without one it "
-        "counts for messages of this table that name no id, or one that was never announced.",
+        "counts for messages of this table without a known id.",
     )
     registry_number: Annotated[StrictInt, Field(ge=0, lt=2**32)] | None = Field(
         default=None, description="The number of its schema, where messages come in a schema registry's frame."
@@ -39,8 +39,7 @@ class GivenStructure(Section):
     columns: dict[ColumnName, QlikType] | None = Field(
         default=None,
         min_length=1,
-        description="All its columns in their order, each with its Qlik type, such as INT4, WSTRING(100) or "
-        "NUMERIC(18,2).",
+        description="All its columns in their order, each with its Qlik type: INT4, WSTRING(100), NUMERIC(18,2).",
     )
 
     @property

@@ -80,8 +80,8 @@ class DelimitedText(Section):
     row_separator: Literal["\r\n", "\n", "\r"] = Field(default="\r\n", description="Behind each row.")
     null_value: str = Field(
         default=NULL_TEXT,
-        description="The text that stands for NULL. The service reads every field with this text as NULL, in quotes or "
-        "not, so a row with such a value is a dead letter: choose a text that no value is.",
+        description="The text that stands for NULL, quoted or not; a row with such a value is a dead letter: choose "
+        "a text that no value is.",
         json_schema_extra={"pattern": _NULL_VALUE},
     )
 
@@ -130,7 +130,7 @@ def check_handover(handover: Handover, position: str) -> None:
     """Refuse a hand-over that does not match the position."""
     if handover == "quiesced" and position != names.BEGINNING:
         what = "where nothing was changed between export and stream, the entire stream comes after the load"
-        raise names.unfit(what, "say `stream_from: beginning`, or `handover: exact`")
+        raise names.unfit(what, "set `stream_from: beginning`, or `handover: exact`")
     if handover == "exact" and position == names.BEGINNING:
         what = "`handover: exact` needs the first commit of the stream that is not in the export"
         raise names.unfit(what, "name it as `stream_from`, or set `handover: quiesced`")
@@ -168,14 +168,14 @@ class ExportLoad(Section):
     )
     handover: Handover | None = Field(
         default=None,
-        description="For a table without key, where the load ends and the stream begins, as nothing would heal a row "
-        "that is in both. quiesced: nothing was changed between the export and the first change of the stream; "
-        "with stream_from: beginning. exact: stream_from is the first commit of the stream that is not in the export.",
+        description="For a table without key, where the load ends and the stream begins. quiesced: nothing was "
+        "changed between the export and the first change of the stream. exact: stream_from is the first commit of "
+        "the stream that is not in the export.",
     )
     types: dict[ColumnName, SqlType] = Field(
         default_factory=dict,
-        description="SQL type of each column; csv needs it, as text files have no types. For qlik-full-load, whose "
-        "files contain their types, only of those that shall have another one.",
+        description="SQL type of each column; csv needs it. For qlik-full-load only of those that shall have another "
+        "one.",
     )
 
     @field_validator("stream_from")
@@ -213,10 +213,9 @@ class JdbcLoad(Section):
     )
     stream_from: Literal["beginning"] | None = Field(
         default=None,
-        description="beginning, only for a table next to the change tables of `source`. It stays as the full load of a "
-        "Qlik task left it, and the task only stores changes: after a reset, too, all logged changes apply to it. "
-        "Unset there: after a reset the loaded rows count as up to date with the log, and are unverified until a "
-        "proof.",
+        description="beginning, only for a table next to the change tables of `source` that stays as the full load "
+        "of a Qlik task left it: after a reset, too, all logged changes apply to it. Unset there: after a reset the "
+        "loaded rows are unverified until a proof.",
     )
     split_column: ColumnName | None = Field(
         default=None, description="Number or date column by which the read is cut into chunks."
@@ -233,8 +232,8 @@ class JdbcLoad(Section):
     )
     handover: Handover | None = Field(
         default=None,
-        description="Of a table without key, for which it is needed: quiesced, if nothing is changed in the table from "
-        "before it is read until the load is complete, and the stream begins behind that.",
+        description="For a table without key: quiesced, if nothing is changed in it from before it is read until the "
+        "load is complete.",
     )
 
     @field_validator("handover")
@@ -276,8 +275,8 @@ class ProofExport(Section):
     )
     since: Annotated[str, AfterValidator(names.stream_position)] | None = Field(
         default=None,
-        description="The last commit LSN before the export began, in quotes: what was changed from there on may be in "
-        "the export or not, and proves nothing. Unset: nothing was changed since the export began.",
+        description="The last commit LSN before the export began: what was changed later proves nothing. Unset: "
+        "nothing was changed since the export began.",
     )
     types: dict[ColumnName, SqlType] = Field(
         default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
@@ -313,8 +312,8 @@ class ColumnSelection(Section):
     )
     rename: dict[ColumnName, ColumnName] = Field(
         default_factory=dict,
-        description="Columns that have another name at the target, each with that name. Every other setting, "
-        "message and command calls them by their name at the source. It stands for the life of the target's table.",
+        description="Columns that have another name at the target, each with that name. Everything else calls them "
+        "by their name at the source. It is fixed for the life of the target's table.",
     )
 
     @field_validator("include", "exclude")
@@ -361,6 +360,14 @@ def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
     return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
 
 
+def _refuse_unread(hashed: tuple[str, ...], columns: tuple[str, ...] | ColumnSelection | None) -> None:
+    """Refuse a name under `hash` that a list of columns leaves out: the one that is meant would land in clear."""
+    chosen, named = _chosen(columns), plain_names(hashed)
+    if chosen.listed is not None and (unread := {*named}.difference(chosen.of(named))):
+        what = f"`hash` names the column {min(unread)!r}, which `columns` does not list"
+        raise names.unfit(what, "correct the name, or leave it out of `hash`")
+
+
 def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
     """Why a key column cannot be hashed, and the fix; None if none is hashed."""
     of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
@@ -384,63 +391,61 @@ class Table(Section):
     columns: Columns | None = Field(
         default=None,
         description="Only these columns are mirrored; they must include the key. A list of names, or {include: […], "
-        "exclude: […], rename: {a: b}} of names and patterns. A name means its column in any case. Default: all.",
+        "exclude: […], rename: {a: b}} of names and patterns, in any case. Default: all.",
     )
     key: tuple[ColumnName, ...] = Field(description="Key columns in order. An empty list is a table with inserts only.")
     types: dict[ColumnName, LandingType] = Field(
         default_factory=dict,
-        description="Columns that land as another type than their source's. string for any, with all digits "
-        "and the offset from UTC of a time; int16, int32, int64 or decimal(p,s) for a number, where a value that does "
-        "not fit is a dead letter; float64 or timestamp for what they hold. A name means its column in any case.",
+        description="Columns that land as another type than their source's. string for any; int16, int32, int64 or "
+        "decimal(p,s) for a number, where a value that does not fit is a dead letter; float64 or timestamp for what "
+        "they hold. Names in any case.",
     )
     hash: tuple[ColumnName, ...] = Field(
         default=(),
-        description="Columns that land as hashes: names in any case, and patterns in which * stands for any "
-        "characters. No key column. The salt is in `hash` of the mirror.",
+        description="Columns that land as hashes: names in any case, and patterns with * for any characters. No key "
+        "column. The salt is in `hash` of the mirror.",
     )
     extra_columns: ExtraColumns | None = Field(
         default=None,
-        description="Columns in addition to those of the source that describe the change which made a row. Default: "
-        "those of the mirror; {} is none.",
+        description="Columns that describe the change which made a row. Default: those of the mirror; {} is none.",
     )
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry complete rows. Unset: judged from the events."
     )
     complete_rows: StrictBool | None = Field(
         default=None,
-        description="Whether update events that carry only what changed are completed by the earlier changes of their "
-        "row. The log must hold the row from its insert on, or from an initial load: that goes through the log.",
+        description="Whether update events that carry only what changed are completed by earlier changes of their "
+        "row. The log must hold the row from its insert, or from an initial load, which goes through the log.",
     )
     keys_never_change: StrictBool | None = Field(
         default=None,
         description="A promise that no update of this table changes its key. Without it, an update without the key "
-        "before it stops the table: the row of an old key would stay for ever. Where a change event contains its new "
-        "key only, each run notes SETUP_INCOMPLETE.",
+        "before it stops the table: the row of an old key would stay for ever.",
     )
     key_is_unique: StrictBool | None = Field(
         default=None,
         description="A promise that no two rows of the source have the same `key`, although the announced primary "
-        "key has more columns. Without it such a table stops, because rows of two keys would become one.",
+        "key has more columns. Without it such a table stops.",
     )
     require_reload_on_add: StrictBool | None = Field(
         default=None,
-        description="Whether a column that is added at the source stops the table until it is reloaded: rows that "
-        "do not change then may have a default there, which no change reports. Default: that of the mirror.",
+        description="Whether a column that is added at the source stops the table until it is reloaded: other rows "
+        "may have a default there. Default: that of the mirror.",
     )
     on_schema_change: OnSchemaChange | None = Field(
         default=None,
-        description="What happens to the table when a change of structure stops it: stop, log or reload, as under "
-        "`publish`. Default: that of the mirror.",
+        description="After a change of structure: stop, log or reload, as under `publish`. Default: that of the "
+        "mirror.",
     )
     on_possible_rename: OnPossibleRename | None = Field(
         default=None,
-        description="What happens to the table when a column may have been renamed: ask, dropped or reload, as under "
-        "`publish`. Default: that of the mirror.",
+        description="If a column may have been renamed: ask, dropped or reload, as under `publish`. Default: that of "
+        "the mirror.",
     )
     on_reload: OnReload | None = Field(
         default=None,
-        description="What happens to the table when a Qlik task loads it again: stop or rebuild, as under `publish`. "
-        "Default: that of the mirror.",
+        description="If a Qlik task loads the table again: stop or rebuild, as under `publish`. Default: that of the "
+        "mirror.",
     )
     delimited_text: DelimitedText | None = Field(
         default=None, description="How its files are written as delimited text. Default: they are Parquet."
@@ -448,13 +453,13 @@ class Table(Section):
     topic: str | None = Field(
         default=None,
         min_length=1,
-        description="For qlik-message: the topic that holds this table's messages and no others; needed only where "
-        "neither messages nor descriptions of structures name the table.",
+        description="For qlik-message: the topic that holds this table's messages and no others; only needed where "
+        "nothing names the table.",
     )
     change_table: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
         default=None,
         description="For qlik-change-table over jdbc: schema and name of the change table. Default: `source` and the "
-        "suffix. For files, the .dfm names the source table.",
+        "suffix.",
         json_schema_extra={"pattern": SOURCE_NAME},
     )
     dead_letters: DeadLetters | None = Field(
@@ -466,8 +471,8 @@ class Table(Section):
     )
     prove: ProofSource | None = Field(
         default=None,
-        description="Where `open-mirroring prove` reads the rows of the source. Unset: where an initial load over JDBC "
-        "does.",
+        description="Where `open-mirroring prove` reads the rows of the source. Unset: where an initial load over "
+        "JDBC does.",
     )
 
     _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
@@ -582,6 +587,7 @@ class Table(Section):
     @classmethod
     def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names.check_distinct(hash)
+        _refuse_unread(hash, info.data.get("columns"))
         if refused := hashed_key(info.data.get("key", ()), hash):
             raise names.unfit(*refused)
         hashed = ColumnChoice(hashed=hash)
@@ -680,8 +686,8 @@ class TablePattern(Section):
     """
 
     source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
-        description="schema.table at the source, in which * stands for any characters, as in sales.*. With a "
-        "`key` it is one table that has the * in its name.",
+        description="schema.table at the source, with * for any characters, as in sales.*. With a `key` it is one "
+        "table of that name.",
         json_schema_extra={"pattern": r"^.*\*.*$"},
     )
     exclude: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
@@ -689,19 +695,18 @@ class TablePattern(Section):
     )
     new_tables: Literal["join", "ask"] = Field(
         default="join",
-        description="What happens to a table that is seen for the first time. join: it is mirrored. ask: its changes "
-        "are logged, and nothing is published before `open-mirroring accept-table`.",
+        description="A table that is seen for the first time. join: it is mirrored. ask: its changes are logged, and "
+        "nothing is published before `open-mirroring accept-table`.",
     )
     target: str = Field(
         default="{schema}/{table}",
         description="schema/table, or only table, in the mirrored database; {schema} and {table} stand for the "
-        "source's. Two tables cannot have the same.",
+        "source's.",
         json_schema_extra={"pattern": r"\{table\}"},
     )
     columns: ColumnSelection | None = Field(
         default=None,
-        description="Which columns of each are mirrored, {include: […], exclude: […], rename: {a: b}}; the key has to "
-        "be.",
+        description="Which columns of each are mirrored, {include: […], exclude: […], rename: {a: b}}, with the key.",
     )
     types: dict[ColumnName, LandingType] = Field(
         default_factory=dict,
@@ -717,8 +722,8 @@ class TablePattern(Section):
     dead_letters: DeadLetters | None = Field(default=None, description="As `dead_letters` of a table.")
     initial_load: JdbcLoad | None = Field(
         default=None,
-        description="Rows that were there before the stream, of each table that has a key, from the database's table "
-        "of its name. Unset: a table starts with the first change that is read of it.",
+        description="Rows that were there before the stream, of each table that has a key, from the table of its "
+        "name. Unset: a table starts with the first change that is read of it.",
     )
     prove: JdbcLoad | None = Field(default=None, description="As `prove` of a table, from the table of its name.")
 
@@ -730,6 +735,12 @@ class TablePattern(Section):
             raise names.unfit(what, "write {table} in place of the table's name")
         names.check_target(target.replace("{schema}", "schema").replace("{table}", "table"))
         return target
+
+    @field_validator("hash")
+    @classmethod
+    def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        _refuse_unread(hash, info.data.get("columns"))
+        return hash
 
     @field_validator("initial_load", "prove")
     @classmethod

@@ -28,7 +28,7 @@ class YamlTree:
         self.data: Any = None
         self.findings: list[Mistake] = []
         self.withheld: set[SettingPath] = set()
-        self._lines: dict[SettingPath, int] = {(): 1}
+        self.lines: dict[SettingPath, int] = {(): 1}
         self._values = 0
         self._flattened: set[int] = set()
         try:
@@ -45,18 +45,18 @@ class YamlTree:
             self._broken(1, "the text is nested too deeply", "no mirror file needs more than a handful of levels")
         except _TooLarge:
             self._broken(1, f"the text unfolds to more than {_MAX_VALUES} values", "use fewer aliases")
-        self._scan_lines(text)
+        # Comments, anchors and invalid YAML may contain secrets, too.
+        reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
+        for number, words in enumerate(text.split("\n"), start=1):
+            if number not in reported and secret_scan.text_smells(words):
+                what = "this line looks as if it held a secret"
+                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.WAY_OUT, number))
 
     def line_of(self, path: SettingPath) -> int:
         """The line of a setting, or of the nearest enclosing setting in the file."""
-        while path not in self._lines:
+        while path not in self.lines:
             path = path[:-1]
-        return self._lines[path]
-
-    @property
-    def lines(self) -> dict[SettingPath, int]:
-        """The line of every setting in the file."""
-        return dict(self._lines)
+        return self.lines[path]
 
     def is_withheld(self, path: SettingPath) -> bool:
         """Whether the value at *path*, or one around it, was a secret."""
@@ -80,7 +80,7 @@ class YamlTree:
         if isinstance(node, yaml.SequenceNode):
             items = []
             for index, item in enumerate(node.value):
-                self._lines[(*path, index)] = item.start_mark.line + 1
+                self.lines[(*path, index)] = item.start_mark.line + 1
                 items.append(self._value(loader, item, (*path, index), above))
             return items
         return self._scalar(loader, node, path)
@@ -107,7 +107,7 @@ class YamlTree:
                 self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.WAY_OUT, line))
                 continue
             place = (*path, key)
-            self._lines[place] = line
+            self.lines[place] = line
             content[key] = self._value(loader, value_node, place, above)
         return content
 
@@ -146,14 +146,6 @@ class YamlTree:
             self.findings.append(Mistake(path, "CONFIG_INVALID", what, "put the text in quotes", line))
             return WITHHELD
         return value
-
-    def _scan_lines(self, text: str) -> None:
-        # Comments, anchors and invalid YAML may contain secrets, too.
-        reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
-        for number, line in enumerate(text.split("\n"), start=1):
-            if number not in reported and secret_scan.text_smells(line):
-                what = "this line looks as if it held a secret"
-                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.WAY_OUT, number))
 
 
 def _composed(text: str) -> yaml.Node | None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import (
+from open_mirroring.fabric.target_status import (
     DatabaseStatus,
     TableMirroringStatus,
     database_status,

@@ -14,8 +14,8 @@ from typing import Any
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase, generic_mirror
+from open_mirroring.fabric.target_status import DatabaseState, DatabaseStatus
 
 log = logging.getLogger(__name__)
 

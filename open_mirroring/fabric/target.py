@@ -15,9 +15,17 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
 from open_mirroring.config.storage import folder_place
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase
-from open_mirroring.fabric.target_status import TargetState, TargetStatus, entry_of, target_status
+from open_mirroring.fabric.target_status import (
+    DatabaseState,
+    DatabaseStatus,
+    TableMirroringStatus,
+    TableMirrorState,
+    TargetState,
+    TargetStatus,
+    entry_of,
+    target_status,
+)
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import ZoneAddress
@@ -34,13 +42,6 @@ class _Look(NamedTuple):
 
     database: DatabaseStatus
     tables: list[TableMirroringStatus]
-
-    @property
-    def is_understood(self) -> bool:
-        """Whether every status word in it is known (R-02)."""
-        return self.database.state is not DatabaseState.UNKNOWN and all(
-            table.state is not TableMirrorState.UNKNOWN for table in self.tables
-        )
 
 
 class FabricTarget:
@@ -73,7 +74,9 @@ class FabricTarget:
                 continue
             if look is None:
                 why = "the API shows this login no such database"
-            elif look.is_understood:
+            elif look.database.state is not DatabaseState.UNKNOWN and all(
+                table.state is not TableMirrorState.UNKNOWN for table in look.tables
+            ):
                 break
         if look is None:
             return dict.fromkeys(folders, TargetStatus(TargetState.UNKNOWN, why))

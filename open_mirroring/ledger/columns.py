@@ -46,10 +46,10 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
-    """Drop the column lists of changes that a load replaced, and keep those that are published over it.
+    """Keep only the column lists of changes that are published after a load; the load replaced all others.
 
-    Kept are those of batches after the hand-over whose changes reach up to ``stream_from``. A batch on both sides may
-    keep a list too many, but the table never lacks one.
+    Such changes are in batches above *after_batch*, at ``stream_from`` or later. If a batch has changes before and
+    after ``stream_from``, a list too many may be kept, but none that the table needs is dropped.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     above = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > after_batch)

@@ -107,7 +107,8 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
         if row.stop_code != NEW_TABLE:
             is_so = "has no stop" if row.stop_code is None else f"is stopped by {row.stop_code}"
             what = f"table {source!r} does not wait to be accepted: it {is_so}"
-            raise _refused(mirror, what, "look at `open-mirroring status`")
+            way_out = "accept only tables that are stopped by NEW_TABLE: `open-mirroring status` lists them"
+            raise _refused(mirror, what, way_out)
         note_accepted(db, mirror, source)
         return _cleared(_clear(db, row))
 

@@ -220,7 +220,7 @@ DROP = Operation(
     "drop-table",
     "drop a table that was taken out of the mirror file; goes on where it stopped",
     (FILE, TABLE, *_RESETTING),
-    "resetting:drop_table",
+    "deciding:drop_table",
 )
 REPAIR = Operation(
     "repair",
@@ -232,7 +232,7 @@ REBUILD_LEDGER = Operation(
     "rebuild-ledger",
     "re-create a lost ledger from landing zone and change log; without --apply only show what would come of it",
     (FILE, JSON, flag("--apply", "write it, while no job of the mirror runs"), APPROVED_BY, REASON),
-    "resetting:rebuild_ledger",
+    "deciding:rebuild_ledger",
 )
 
 RESUME = _decision("resume", "Resume this table", "clear its stop once the cause is fixed; the next run checks again")

@@ -47,9 +47,10 @@ def view_mirror(
 ) -> MirrorView:
     """Gather the view of a mirror.
 
-    *findings* are what an inspection just found, by source table, and *not_inspected* why tables are not among them;
-    None: what the last one recorded. *stop* is one of reading that the ledger does not know yet. *closely* are the
-    tables whose marks and totals are wanted, which cost more the longer the history is; None: all.
+    *findings* are the results of an inspection that just ended, by source table; None: show those of the last
+    recorded one. *not_inspected* is why tables are missing among them. *stop* is a stop of the reading that the ledger
+    has not recorded yet. *closely* are the tables to show with marks and totals; None: all. These cost more the longer
+    the history is.
     """
     reader = LedgerReader(ledger, mirror.name)
     state, tables = reader.mirror(), reader.tables()

@@ -49,6 +49,7 @@ HORIZON = Metric(f"{_P}horizon_age_seconds", "How far back sources may be read a
 PROOF = Metric(f"{_P}table_proof_age_seconds", "Age of the last proof of a table.", ("table", "verdict"))
 METRICS: Sequence[Metric] = tuple(value for value in dict(vars()).values() if isinstance(value, Metric))
 
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _Samples = dict[Metric, list[tuple[Mapping[str, str], float]]]
 
 
@@ -63,7 +64,7 @@ def exposition(mirrors: Iterable[tuple[Mirror, Engine | None]], now: datetime) -
     for metric, found in samples.items():
         lines += [f"# HELP {metric.name} {metric.says}", f"# TYPE {metric.name} gauge"]
         for labels, value in found:
-            named = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            named = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels.items())
             lines.append(f"{metric.name}{{{named}}} {value:g}")
     return "\n".join(lines) + "\n"
 
@@ -106,7 +107,3 @@ def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> No
             put(STOPPED, 1, table=table.source, code=table.code)
         if table.proof is not None:
             put(PROOF, age(table.proof.proved_at), table=table.source, verdict=str(table.proof.verdict))
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

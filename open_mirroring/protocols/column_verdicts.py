@@ -17,11 +17,11 @@ from open_mirroring.changes.column_history import (
     Gone,
     ListOfColumns,
     Word,
+    commit_text,
     gone_again,
     moved_behind,
     names_before_return,
     names_by_structures,
-    place_text,
 )
 from open_mirroring.protocols.table_stops import COLUMN_NOT_STREAMED, PARTIAL_ROWS
 
@@ -82,7 +82,7 @@ def judge_lives(
         words = [one.now for one in said if one.column == column and one.up_to > found.after]
         if words and words[-1] is not None:
             what = (
-                f"{column!r} is {words[-1]!r} from position {place_text(found.since)} on. Rows that have not changed "
+                f"{column!r} is {words[-1]!r} from {commit_text(found.since)} on. Rows that have not changed "
                 "since have their values under the old name."
             )
             at = first_place([words[-1]], lists, found.since)
@@ -97,12 +97,12 @@ def judge_lives(
             which = f"have {named_columns(new)}, which they did not have before: {which}"
         else:
             which = f"have no new one: {which} to a name that `columns` leaves out, and that so was not logged"
-        what = f"from position {place_text(since)} on, rows lack {named_columns(questions)} and {which}"
+        what = f"from {commit_text(since)} on, rows lack {named_columns(questions)} and {which}"
         yield ColumnVerdict(Fate.RELOAD, (*questions,), first_place(new, lists, since), "RENAME_POSSIBLE", what)
     for column, back in history.back.items():
         what = (
-            f"{column!r} is there again from position {place_text(back.since)} on. Rows lacked it up to "
-            f"{place_text(back.gone_at)}, so rows that have not changed since have values of another column."
+            f"{column!r} is there again from {commit_text(back.since)} on. Rows lacked it up to "
+            f"{commit_text(back.gone_at)}, so rows that have not changed since have values of another column."
         )
         # Which of the rows behind it have the column is not known.
         yield ColumnVerdict(Fate.RELOAD, (column,), f"{back.gone_at}~", "SCHEMA_CHANGED", what)
@@ -131,14 +131,14 @@ def judge_returns(
         possible = [name for name in names if shown is None or name.casefold() in shown]
         if open_ones := [name for name in possible if names[name] > known]:
             what = (
-                f"up to position {place_text(back.gone_at)} rows lacked {column!r} for a time and have "
+                f"up to {commit_text(back.gone_at)} rows lacked {column!r} for a time and have "
                 f"{named_columns(open_ones)}, which they did not have before: dropped, or renamed"
             )
             yield ColumnVerdict(Fate.RELOAD, (column,), None, "RENAME_POSSIBLE", what)
     for one in former:
         if one.now is None and (again := gone_again(one, lists)):
             what = (
-                f"{one.column!r} was gone up to {place_text(again)}, behind {place_text(one.up_to)}, up to which its "
+                f"{one.column!r} was gone up to {commit_text(again)}, behind {commit_text(one.up_to)}, up to which its "
                 "values were left out: which rows between have values of the dropped column is unknown"
             )
             yield ColumnVerdict(Fate.RELOAD, (one.column,), None, "SCHEMA_CHANGED", what)
@@ -167,7 +167,10 @@ def _possible_names(
 
 
 def judge_spelling(lists: Sequence[ListOfColumns], spelled: Sequence[FormerColumn]) -> Iterator[ColumnVerdict]:
-    """Judge columns of *lists*, as they were logged, whose newest rows spell them otherwise than the files (G-67)."""
+    """Judge columns whose newest rows spell the name in another case than the table's files (G-67).
+
+    *lists* are the column lists as they were logged. *spelled* are the columns with two spellings.
+    """
     newest: dict[str, tuple[str, str]] = {}
     for one in lists:
         for name in one.columns:
@@ -175,7 +178,7 @@ def judge_spelling(lists: Sequence[ListOfColumns], spelled: Sequence[FormerColum
     for former in spelled:
         if newest.get(former.column.casefold(), ("", ""))[1] == former.column:
             since = first_place([former.column], lists)
-            what = f"{former.now!r} is spelled {former.column!r} from position {place_text(since)} on"
+            what = f"{former.now!r} is spelled {former.column!r} from {commit_text(since)} on"
             yield ColumnVerdict(Fate.RELOAD, (former.now or former.column,), since, "COLUMN_RENAMED", what)
 
 
@@ -293,7 +296,7 @@ def judge_types(
                     yield ColumnVerdict(Fate.SAME, (name,), since)
                     continue
                 what = (
-                    f"column {name!r} changed its type from {old} to {new} at position {place_text(since)}, which may "
+                    f"column {name!r} changed its type from {old} to {new} at {commit_text(since)}, which may "
                     "have changed the values of rows that no change reports"
                 )
                 yield ColumnVerdict(Fate.RELOAD, (name,), since, "SCHEMA_CHANGED", what)

@@ -255,7 +255,7 @@ def position_above(highest: str | None, stream_from: str | None, *, removes: boo
     if highest is None:
         raise TerminalError(
             "REPAIR_REFUSED",
-            "no change of the table was logged yet: the place of a correction in its order is unknown",
+            "no change of the table has been logged yet, so a correction has no position to follow",
             way_out="find the cause, then `open-mirroring reload-table`",
         )
     major = above(highest)

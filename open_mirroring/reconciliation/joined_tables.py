@@ -60,5 +60,8 @@ def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: st
 def refused(mirror: Mirror, source: str, what: str) -> TerminalError:
     """The error of a table that cannot join."""
     return TerminalError(
-        "CONFIG_INVALID", f"table {source!r} cannot join: {what}", where=str(mirror.file), way_out=REFUSED_WAY_OUT
+        "CONFIG_INVALID",
+        f"table {source!r} cannot join the mirror: {what}",
+        where=str(mirror.file),
+        way_out=REFUSED_WAY_OUT,
     )

@@ -273,7 +273,7 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
     found = letters.tables.get(table.source)
     if found is None or found.count <= table.tolerated:
         return []
-    stale = f"; {_counted(found.keys, 'row is', 'rows are')} outdated by them" if found.keys else ""
+    stale = f"; {_counted(found.keys, 'row is', 'rows are')} out of date" if found.keys else ""
     return [Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")]
 
 

@@ -44,4 +44,4 @@ def check_permitted(
     if not not_applied:
         why = "nothing proves that the target has not applied it"
         raise refused(why, "look for its rows at the target, and give how you know by `--not-applied`")
-    return f"somebody looked: {not_applied}"
+    return f"an operator looked: {not_applied}"

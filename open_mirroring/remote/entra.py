@@ -101,7 +101,11 @@ class TokenSource:
         self._credential: Any = None
 
     def token(self) -> str:
-        """A token that is valid for some more minutes. Raises ``ACCESS_DENIED``; ``UNREACHABLE`` if there is none."""
+        """A valid token, renewed some minutes before it expires.
+
+        Raises ``ACCESS_DENIED`` when the login is refused, and ``UNREACHABLE`` when no new token can be requested and
+        the cached one has expired.
+        """
         with self._lock:
             now = self._clock()
             if self._token is None or now >= self._token.renew_from:

@@ -105,7 +105,10 @@ class RetryBudget:
             self._not_before = max(self._not_before, self._clock() + seconds)
 
     def await_turn(self) -> float:
-        """Wait until a call may begin, with jitter. Returns the seconds to wait beyond the allowed maximum."""
+        """Wait until a call may begin, with jitter, and return 0.
+
+        If the wait would be longer than the maximum, return its seconds at once and do not wait.
+        """
         wait = self._not_before - self._clock()
         if wait > LONGEST_WAIT_SECONDS:
             return wait

@@ -104,7 +104,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         """Fail with ``TABLES_STOPPED``, naming the tables that stopped; the others are done."""
         raise TerminalError(
             "TABLES_STOPPED",
-            f"tables stopped: {stopped_text(report)}; the others are done",
+            f"tables stopped: {by_table(report, 'stopped')}; the others are done",
             where=self.job,
             way_out="see the runbook's section of each code; `open-mirroring status` shows the evidence",
         )
@@ -115,7 +115,7 @@ class OpenMirroringSparkOperator(BaseOperator):
 
     def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """Warn of losses and go on: what comes next has to be done in any case."""
-        self.log.warning("Done with losses: %s.", losses_text(report))
+        self.log.warning("Done with losses: %s.", by_table(report, "losses"))
         return report
 
     def on_kill(self) -> None:
@@ -239,19 +239,13 @@ def done_with_losses(losses: str, *, where: str, ways_out: str = "") -> Terminal
     )
 
 
-def losses_text(report: dict[str, Any] | None) -> str:
-    """The losses of a job's report, for a message."""
-    losses = (report or {}).get("losses") or {}
-    return "; ".join(f"{table}: {what}" for table, what in sorted(losses.items())) or "see the task's log"
+def by_table(report: dict[str, Any] | None, what: str) -> str:
+    """The tables that a job's report lists as stopped or with losses, each with the reason, for a message."""
+    listed = (report or {}).get(what) or {}
+    return "; ".join(f"{table}: {why}" for table, why in sorted(listed.items())) or "see the task's log"
 
 
 def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:
     """The tables to which a proof gave this verdict."""
     tables = (report or {}).get("tables") or {}
     return ", ".join(sorted(name for name, one in tables.items() if one["verdict"] == verdict)) or "see the task's log"
-
-
-def stopped_text(report: dict[str, Any] | None) -> str:
-    """The stopped tables of a job's report, for a message."""
-    stopped = (report or {}).get("stopped") or {}
-    return "; ".join(f"{table}: {reason}" for table, reason in sorted(stopped.items())) or "see the task's log"

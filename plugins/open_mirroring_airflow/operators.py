@@ -25,8 +25,8 @@ from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import event_error
 from open_mirroring_airflow.job_operator import (
     OpenMirroringSparkOperator,
+    by_table,
     done_with_losses,
-    losses_text,
     short,
     tables_listed,
     verdicts_text,
@@ -84,7 +84,7 @@ class DeepCheckOperator(OpenMirroringSparkOperator):
 
     def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """Fail with ``DONE_WITH_LOSSES``, naming them."""
-        raise done_with_losses(losses_text(report), where=self.job)
+        raise done_with_losses(by_table(report, "losses"), where=self.job)
 
 
 class PublishingOperator(OpenMirroringSparkOperator):

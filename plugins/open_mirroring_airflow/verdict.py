@@ -16,7 +16,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.operate.operations import TABLE
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
-from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
+from open_mirroring_airflow.job_operator import by_table, done_with_losses
 from open_mirroring_airflow.run_note import FAILED, noted
 from open_mirroring_airflow.run_params import TABLES
 
@@ -97,13 +97,15 @@ class ReconcileOperator(BaseOperator):
         notes = story("", {"notes": report.notes})
         for line in [*lines, *notes]:
             self.log.info("%s", line)
-        losses = losses_text({"losses": report.lost}) if report.lost else ""
-        red = self._red_tasks(context)
+        losses = by_table({"losses": report.lost}, "losses") if report.lost else ""
+        before, run = sorted(self.get_flat_relative_ids(upstream=True)), context["run_id"]
+        states = context["ti"].get_task_states(dag_id=self.dag_id, task_ids=before, run_ids=[run]).get(run, {})
+        red = [task for task in before if states.get(task) in _RED]
         outcome = _outcome(stopped, red, report.lost)
         self.said += [*filter(None, [outcome, note]), *lines, *notes]
         if red or stopped:
             failed = f"failed before this: {', '.join(red)}" if red else ""
-            named = f"tables stopped: {stopped_text({'stopped': stopped})}" if stopped else ""
+            named = f"tables stopped: {by_table({'stopped': stopped}, 'stopped')}" if stopped else ""
             ways = {
                 finding.way_out: None for table, finding in findings.items() if table in stopped and finding.way_out
             }
@@ -140,12 +142,6 @@ class ReconcileOperator(BaseOperator):
         for source in next_changes(reader, asked, found.state.committed, whole_transactions=whole):
             left[source] = "logged changes are not published yet; the next run does it"
         return left
-
-    def _red_tasks(self, context: Context) -> list[str]:
-        before = sorted(self.get_flat_relative_ids(upstream=True))
-        run = context["run_id"]
-        states = context["ti"].get_task_states(dag_id=self.dag_id, task_ids=before, run_ids=[run])
-        return [task for task in before if states.get(run, {}).get(task) in _RED]
 
     def _stopped_by_publishing(self, context: Context) -> dict[str, str]:
         """Tables that a job said it stopped, should the look afterwards find nothing of it."""

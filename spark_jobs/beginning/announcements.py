@@ -93,7 +93,7 @@ def announcements(
 
 
 def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:
-    """The tables by schema and name that these announce."""
+    """Merge announcements into one entry for each table, by schema and name."""
     tables: dict[tuple[str, str], AnnouncedTable] = {}
     seen = set[Announced]()
     for one in announced:

@@ -63,24 +63,17 @@ class Wanted(NamedTuple):
         }
         proved = True
         for name, (low, high) in asked.items():
-            bounds = _bounds(group.column(places[name]))
-            if bounds is None:
+            known = group.column(places[name]).statistics
+            if known is None or not known.has_min_max:
                 proved = False
                 continue
-            lowest, highest, has_nulls = bounds
+            lowest, highest = known.min, known.max
             if highest < low or high < lowest:
                 return False
-            if has_nulls or (name != "tbl" and not low <= lowest <= highest <= high):
+            may_lack = not known.has_null_count or known.null_count > 0
+            if may_lack or (name != "tbl" and not low <= lowest <= highest <= high):
                 proved = False
         return proved or None
-
-
-def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any, bool] | None:
-    """The lowest and the highest value, and whether there may be NULLs; None where that is not known."""
-    statistics = column.statistics
-    if statistics is None or not statistics.has_min_max:
-        return None
-    return statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0
 
 
 def read_changes(

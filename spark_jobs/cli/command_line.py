@@ -223,7 +223,7 @@ _EXAMINING = (
             argument("--raw", "write their contents into a new file, yours alone", type=Path, metavar="NEWFILE"),
             flag("--all", "those that were replayed, read again or accepted, too"),
         ),
-        run="letters:list_dead_letters",
+        run="looking:list_dead_letters",
     ),
 )
 """Commands that look at a mirror, its source and its surroundings; they change nothing but a mirror file."""

@@ -12,10 +12,10 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.onelake import onelake_connection
-from open_mirroring.fabric.answers import DatabaseState
 from open_mirroring.fabric.api import FabricApi
 from open_mirroring.fabric.database_creation import find_or_create, settled, start_if_new
 from open_mirroring.fabric.partner_events import write_partner_events
+from open_mirroring.fabric.target_status import DatabaseState
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.ledger.reading import LedgerReader

@@ -1,31 +1,37 @@
-"""Commands by which an operator decides. They start no JVM."""
+"""Commands by which an operator decides, drop-table and rebuild-ledger among them. They start no JVM."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import pwd
+from datetime import timedelta
 
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import LetterPlace
+from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
+from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.letters import accept_letters, settled_letters
+from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
+from open_mirroring.ledger.requests import ACCEPT_RELOAD, DROP, Asked, answer
+from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.deciding import decide, now
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.operations import TABLE, Operation
 from open_mirroring.operate.words import shown
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING
+from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run, not_begun
-from spark_jobs.cli.reporting import request_of
+from spark_jobs.cli.reporting import json_text, request_of
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
@@ -89,7 +95,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     if choice == LetterChoice(OFFSETS_MISSING):
         lost = accept_gaps(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
         if not lost:
-            raise TerminalError("ARGUMENT_INVALID", "no offset is missing", way_out="look at `open-mirroring status`")
+            raise TerminalError("ARGUMENT_INVALID", "no offset is missing", way_out="nothing: there is no open gap")
         print(f"accepted as lost: {lost} offsets; the audit names them")
         return Exit.DONE
     untyped = untyped_letters(LedgerReader(ledger, mirror.name), settled_letters(ledger, mirror.name))
@@ -100,6 +106,67 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
         raise TerminalError("ARGUMENT_INVALID", "no open dead letter is meant by this", way_out=_LIST_LETTERS)
     print(f"accepted as lost: {accepted} dead letters; the audit names them")
     return Exit.DONE
+
+
+def drop_table(arguments: argparse.Namespace) -> Exit:
+    """Drop a table, which was taken out of the mirror file, at the target; goes on where it stopped."""
+    from open_mirroring.operate.reset_driver import ResetDriver
+
+    mirror = load_mirror(arguments.file)
+    ledger, request = ledger_of(mirror), request_of(arguments)
+    asked = Asked(request, DROP, arguments.table)
+    if answer(ledger, mirror.name, asked) is not None:
+        print(f"{arguments.table}: done")
+        return Exit.DONE
+    if arguments.table in {table.source for table in mirror.tables}:
+        raise TerminalError(
+            "ARGUMENT_INVALID",
+            f"the mirror file names {arguments.table!r}",
+            where=str(arguments.file),
+            way_out="take it out of the mirror file first; to build it from scratch: `open-mirroring reload-table`",
+        )
+    requested = ResetLedger(ledger, mirror.name).request_drop(
+        arguments.table, Reason(arguments.approved_by, arguments.reason), request=request
+    )
+    reach("reset.requested")
+    print(f"{arguments.table}: the drop is {'recorded' if requested else 'under way, or done already'}")
+    if arguments.request_only:
+        return Exit.DONE
+    driver = ResetDriver(mirror, ledger, arguments.table, asked=asked)
+    outcome = driver.drive(timedelta(minutes=arguments.wait))
+    if not outcome.waits_for:
+        print(f"{arguments.table}: done")
+        return Exit.DONE
+    stage, request = "" if outcome.stage is None else outcome.stage.value, shown(request)
+    print(f"{arguments.table}: {stage}: waits for {shown(outcome.waits_for)}; run it again with --request {request}")
+    return Exit.ON_HOLD
+
+
+def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
+    """Re-create a lost ledger; without `--apply` only show what would come of it."""
+    from spark_jobs.rebuild_ledger import rebuild
+
+    mirror, reason = load_mirror(arguments.file), None
+    if arguments.apply:
+        if not (arguments.approved_by and arguments.reason):
+            raise UsageError("--apply needs a name and a reason", "add --approved-by NAME --reason TEXT")
+        reason = Reason(arguments.approved_by, arguments.reason)
+    done = rebuild(mirror, ledger_to_look(mirror.ledger_url()), reason)
+    if arguments.json:
+        print(json_text(done._asdict()))
+        return Exit.TABLES_STOPPED if done.stopped else Exit.DONE
+    print(f"the log contains {done.batches} batches; {done.ranges} files or partitions of the source were read")
+    for source, what in done.tables.items():
+        print(f"{shown(source)}: {shown(what)}")
+    for source, why in done.stopped.items():
+        print(f"STOPPED: {shown(source)}: {LEDGER_UNKNOWN}: {shown(why)}. Next step: {next_step(LEDGER_UNKNOWN)}")
+    if done.applied:
+        print("the ledger is re-created; the next run goes on from there")
+    else:
+        print(
+            "nothing was changed; to do it: --apply --approved-by NAME --reason TEXT, while no job of the mirror runs"
+        )
+    return Exit.TABLES_STOPPED if done.stopped else Exit.DONE
 
 
 def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:

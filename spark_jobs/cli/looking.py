@@ -1,9 +1,10 @@
-"""Commands that only look: status, schema. They need no JVM."""
+"""Commands that only look: status, dead-letters, schema. They need no JVM."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -14,8 +15,11 @@ from sqlalchemy.engine import make_url
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.models import schema_document
-from open_mirroring.errors import MirroringError
+from open_mirroring.config.storage import log_place
+from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.places import ledger_shown, places
 from open_mirroring.operate.viewing import view_mirror
@@ -23,7 +27,7 @@ from open_mirroring.operate.words import shown
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from spark_jobs.cli.reporting import json_text
+from spark_jobs.cli.reporting import dead_letters_text, json_text
 from spark_jobs.cli.status_text import colours_wanted, status_text
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
@@ -72,6 +76,34 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
         if arguments.wide:
             print(f"\n{places_text(mirror)}")
     return exit_of_report(found.stopped, found.report.lost)
+
+
+def list_dead_letters(arguments: argparse.Namespace) -> Exit:
+    """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
+    from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw  # brings Arrow
+
+    mirror = load_mirror(arguments.file)
+    log_root = log_place(mirror)
+    listed, counts = ListedLetters((), False), LetterCounts(True, {}, NO_LETTERS)
+    if never_run(mirror):
+        for lost in check_ledger_knows(mirror):
+            raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
+        print(not_begun(mirror), file=sys.stderr)
+    else:
+        ledger = ledger_of(mirror)
+        settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
+        ensure_counted(mirror, ledger)
+        counts = letter_counts(ledger, mirror.name)
+        listed = dead_letters(log_root, LedgerReader(ledger, mirror.name), arguments.limit, settled)
+    if arguments.raw is not None:
+        lines = write_raw(arguments.raw, log_root, listed.letters)
+        print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
+    if arguments.json:
+        letters = [{**letter._asdict(), "way_out": letter.way_out} for letter in listed.letters]
+        print(json_text({"dead_letters": letters, "more": listed.more, "open": counts.document()}))
+    else:
+        print(dead_letters_text(listed, counts))
+    return Exit.DONE
 
 
 def schema(_: argparse.Namespace) -> Exit:

@@ -93,7 +93,7 @@ class ExtractionDriver:
 
         mirror, spark, root = self._mirror, self.spark, self._log.root
         letters = partial(read_open_letters, mirror, self._engine)
-        rows = letters, self._loads, self._corrections, self._may_join, mirror.reads
+        rows = letters, self._loads, self._corrections, lambda name: fitting(mirror, name) is not None, mirror.reads
         return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, *rows)
 
     def _loads(self) -> RowsOfRanges:
@@ -105,9 +105,6 @@ class ExtractionDriver:
         from spark_jobs.extract.correction_rows import LoggedCorrections
 
         return LoggedCorrections(self._mirror, self._engine, self.spark)
-
-    def _may_join(self, name: str) -> bool:
-        return self._mirror.has_patterns and fitting(self._mirror, name) is not None
 
     def look_for_tables(self) -> None:
         """Have tables join of which nothing would be read before the mirror names them (G-70)."""

@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -64,12 +64,8 @@ class BaseTarget(NamedTuple):
     log: LogTarget
 
 
-class BaseTask(NamedTuple):
-    """One chunk of the export of the table *source*, to be logged by one worker."""
-
-    source: str
-    pieces: tuple[Piece, ...]
-    target: BaseTarget
+BaseTask = tuple[tuple[Piece, ...], BaseTarget]
+"""One chunk of an export, to be logged by one worker."""
 
 
 class BaseChunk(NamedTuple):
@@ -82,9 +78,8 @@ class BaseChunk(NamedTuple):
 
 def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk:
     """Log one chunk of an export; the exports, which may hold logins, come with the function. An error is a value."""
-    return log_chunk(
-        ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema), task.target
-    )
+    pieces, target = task
+    return log_chunk(ExportRows(exports[target.source], pieces, target.columns, target.schema), target)
 
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
@@ -107,7 +102,11 @@ def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[L
     types = {column.name: type_of_landed_key(column.type) for column in target.columns}
     told = [[column.name, type_of_landed(column), at] for at, column in enumerate(target.columns)]
     cols = msgspec.json.encode(told).decode()
-    texts = {name: _texts(table[name], types[name]) for name in types}
+    # A typed value's one spelling reads back as that value: nothing is lost on the way through the log.
+    texts = {
+        name: [None if value is None else canonical_text(kind, value) for value in table[name].to_pylist()]
+        for name, kind in types.items()
+    }
     epoch = load_epoch(target.generation)
     for at in range(table.num_rows):
         key = encode_key([texts[name][at] or "" for name in target.keys])
@@ -126,11 +125,6 @@ def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[L
             True,
             row,
         )
-
-
-def _texts(values: pa.ChunkedArray, sql_type: str) -> Sequence[str | None]:
-    # A typed value's one spelling reads back as that value: nothing is lost on the way through the log.
-    return [None if value is None else canonical_text(sql_type, value) for value in values.to_pylist()]
 
 
 log = logging.getLogger(__name__)
@@ -175,29 +169,24 @@ class LoggedLoads:
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[Part](), dict[str, str]()
         by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
-        exports: dict[str, Export] = {}
+        exports, root = dict[str, Export](), log_place(self.mirror)
         for at, bound in enumerate(ranges):
             chunk = _chunk(bound.name, tables, declared)
             if not isinstance(chunk, _Chunk):
                 parts.append(chunk)
                 continue
-            target, sources[chunk.name] = _target(chunk, LogTarget(self._root, batch, attempt, at)), chunk.state.source
+            target, sources[chunk.name] = _target(chunk, LogTarget(root, batch, attempt, at)), chunk.state.source
             if isinstance(chunk.load, ExportLoad):
-                pieces = pieces_of(chunk.plan.chunks[chunk.number])
                 exports[chunk.state.source] = export_of(self.mirror, chunk.load)
-                tasks.append(BaseTask(chunk.state.source, pieces, target))
+                tasks.append((pieces_of(chunk.plan.chunks[chunk.number]), target))
             else:
                 by_table.setdefault(chunk.state.source, []).append((chunk, target))
         for asked in by_table.values():
             read += self._read_jdbc(asked)
-        size = sum(piece.weight for task in tasks for piece in task.pieces)
+        size = sum(piece.weight for pieces, _ in tasks for piece in pieces)
         log_chunk = partial(log_export_chunk, exports)
         read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_chunk, tasks, size)
         return [*parts, *(_part(one, sources[one.origin]) for one in read)]
-
-    @property
-    def _root(self) -> Any:
-        return log_place(self.mirror)
 
     def _read_jdbc(self, asked: Sequence[tuple[_Chunk, BaseTarget]]) -> list[BaseChunk]:
         """The chunks of one table, side by side; when its database does not answer, none of them was read."""

@@ -48,9 +48,9 @@ _BY_MESSAGE = ("rising", "unbroken")
 
 
 class PlacesRead:
-    """Collects the runs of places that one task reads, by partition.
+    """Collects the ranges of places that one task reads, by partition.
 
-    A damaged message that still shows its place was there: it is a dead letter, and does not count as missing too.
+    A damaged message that still shows its place counts as read: it becomes a dead letter and is not missing as well.
     """
 
     def __init__(self) -> None:

@@ -323,7 +323,7 @@ def _plan_jdbc(
         if split is None:
             raise TerminalError(
                 "CONFIG_INVALID",
-                f"the column {found.name!r} of type {found.sql_type} has no ranges",
+                f"the column {found.name!r} of type {found.sql_type} cannot be cut into ranges",
                 where=f"table {table.source}",
                 way_out="name a number or date column as `split_column`, or leave `chunks` out",
             )
@@ -343,7 +343,7 @@ def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
     schema = TableSchema(()).extended(column.landing for column in columns)
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     if missing:
-        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="mend `key`")
+        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="correct `key`")
     for column in columns:
         if column.name in keys and column.sql_type is not None:
             try:

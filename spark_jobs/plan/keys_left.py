@@ -140,7 +140,12 @@ def renewed_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[
     which everything is published.
     """
     found: set[str] = set()
-    frontier = _late_keys(plan, counting, floor) if floor else found
+    frontier = found
+    if floor:
+        late = pc.scalar(False)
+        for epoch, text in not_above(floor, plan.epochs).items():
+            late |= (pc.field("epoch") == epoch) & (pc.scalar(True) if text is None else pc.field("pos") <= text)
+        frontier = set(counting.any((pc.field("batch") > plan.batch_from) & late)["key"].to_pylist())
     while frontier:
         halves = counting.any((pc.field("op") == KEY_LEFT) & pc.field("key").isin(sorted(frontier))).to_pylist()
         places = {place_of(line) for line in halves}
@@ -152,11 +157,3 @@ def renewed_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[
         found |= moved
     low, high = plan.buckets
     return {key for key in found if low <= key_bucket(key) < high}
-
-
-def _late_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[str]:
-    """The keys, of any bucket, with a new change that is not above *floor*."""
-    late = pc.scalar(False)
-    for epoch, text in not_above(floor, plan.epochs).items():
-        late |= (pc.field("epoch") == epoch) & (pc.scalar(True) if text is None else pc.field("pos") <= text)
-    return set(counting.any((pc.field("batch") > plan.batch_from) & late)["key"].to_pylist())

@@ -19,9 +19,9 @@ from spark_jobs.plan.table_plan import PlanStop, TablePlan
 
 
 def read_as_now(changes: pa.Table, former: Sequence[FormerColumn]) -> pa.Table:
-    """Rename or leave out columns of rows up to the place of each former column; *changes* have their ``order``.
+    """Give rows the columns of today: rename or drop each former column in the rows up to its last position.
 
-    Only rows that carry such a column are decoded.
+    *changes* need the column ``order``. Only rows that have a former column are decoded.
     """
     for one in former:
         changes = _renamed(changes, one)

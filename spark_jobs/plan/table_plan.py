@@ -78,7 +78,10 @@ class Cut(NamedTuple):
     batches: tuple[int, ...]
 
     def rows(self, batch_from: int) -> pc.Expression:
-        """The condition on ``batch`` of what may be published; batches published before may hold what waited."""
+        """A filter on ``batch`` for the rows that may be published now.
+
+        It includes batches that were published before: they may contain changes of transactions that still waited then.
+        """
         batch = pc.field("batch")
         return (batch <= batch_from) | batch.isin(list(self.batches))
 

@@ -73,7 +73,9 @@ class _Names(NamedTuple):
 
     def of(self, schema: pa.Schema) -> dict[str, str]:
         """The source's names by those in one file."""
-        told = {_field_id(field) if self.by_id else field.name.casefold(): field.name for field in schema}
+        told = {field.name.casefold(): field.name for field in schema}
+        if self.by_id:
+            told = {(field.metadata or {}).get(b"PARQUET:field_id", b"").decode(): field.name for field in schema}
         return {told[key]: name for key, name in self.columns.items() if key in told}
 
 
@@ -266,11 +268,6 @@ def _told(field: pa.Field, mode: str) -> str:
         case _:
             # A file may spell a column in another case: Delta compares without it.
             return str(field.name).casefold()
-
-
-def _field_id(field: pa.Field) -> str:
-    metadata: Mapping[bytes, bytes] = field.metadata or {}
-    return metadata.get(b"PARQUET:field_id", b"").decode()
 
 
 _LANDING: dict[pa.DataType, str] = {

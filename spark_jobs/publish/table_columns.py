@@ -23,6 +23,7 @@ from open_mirroring.changes.column_history import (
     Word,
     clipped,
     column_history,
+    commit_text,
     lists_as_now,
     other_columns,
     renamed_columns,
@@ -217,7 +218,7 @@ class TableColumns:
         if reload_on_add and new:
             column, at = next(iter(new.items()))
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""
-            what = f"the column {column!r} is there from position {_position(at)} on{more}"
+            what = f"the column {column!r} is there from {commit_text(at)} on{more}"
             yield ColumnVerdict(Fate.ADD, (*new,), first_place(new, self._changes), "COLUMN_ADDED", what)
 
     def _widened(self, schema: TableSchema) -> Iterator[ColumnVerdict]:

@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import sys
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -45,8 +44,6 @@ _JOINED = {
     # The server shows each plan in its event log and on its page, including Spark's JDBC reader with the password.
     "spark.sql.redaction.string.regex": r'(?i)key: "[^"]*(password|secret|token)[^"]*"\s+value: "([^"\\]|\\.)*("|\z)',
 }
-# The JVM writes this before its logging starts: Spark uses the vector module on purpose.
-_UNAVOIDABLE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
@@ -127,23 +124,11 @@ def _jars() -> list[str]:
 
 
 def _start_jvm(conf: SparkConf) -> JavaGateway:
-    """A JVM whose standard error is passed through ours, without unavoidable warnings."""
-    read_end, write_end = os.pipe()
-    threading.Thread(target=_forward, args=(read_end,), name="jvm-stderr", daemon=True).start()
     try:
-        return launch_gateway(conf, {"stderr": write_end})
+        return launch_gateway(conf)
     except PySparkRuntimeError as error:
         raise TerminalError(
             "INSTALLATION_INCOMPLETE",
             "Spark could not start a Java virtual machine",
             way_out="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said is above",
         ) from error
-    finally:
-        os.close(write_end)
-
-
-def _forward(read_end: int) -> None:
-    with open(read_end, "rb") as lines:
-        for line in lines:
-            if line != _UNAVOIDABLE:
-                os.write(2, line)

@@ -68,7 +68,7 @@ def transport_of(mirror: Mirror) -> Transport:
     """What carries the changes of a mirror."""
     match mirror.source:
         case described.InCapture() as source:
-            from spark_jobs.sources.transports.capture_files import CaptureFiles
+            from spark_jobs.sources.transports.capture import CaptureFiles
 
             return CaptureFiles.of(mirror, source)
         case described.InLines() as source:

@@ -42,10 +42,10 @@ def warnings(mirror: Mirror) -> list[Problem]:
         if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
             what = "its change table has no change mask: an update without before image stops it"
             way_out = "have the task store before images and set `before_images: true`, or select change_mask; or "
-            way_out += "say `keys_never_change: true`"
+            way_out += "set `keys_never_change: true`"
             found.append(mirror.problem((*place, "key"), SETUP_INCOMPLETE, what, way_out))
     for setting, what in survey.settings.items():
-        way_out = "mend it, or grant the login SELECT on the tables: nothing is told of suspended tables otherwise"
+        way_out = "correct it, or grant the login SELECT on the tables: otherwise suspended tables are not reported"
         found.append(mirror.problem(("source", setting), CONTROL_TABLE_UNREAD, what, way_out))
     return found
 

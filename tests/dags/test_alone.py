@@ -165,7 +165,7 @@ def test_a_folder_that_somebody_wrote_into_is_not_gone_g_89(made: HandMadeMirror
     folder = tmp_path / "zone" / "dbo.schema" / "orders"
     folder.mkdir(parents=True)
     (folder / "late.parquet").touch()
-    with pytest.raises(TerminalError, match=r"COMMAND_REFUSED.*an operator wrote into"):
+    with pytest.raises(TerminalError, match=r"COMMAND_REFUSED.*has files again"):
         ResetDriver(made.mirror, made.ledger, ORDERS).say("gone", Reason("Eve", "looked"), "1")
     assert _stage(made) is ResetStage.FOLDER_DELETED
 

@@ -111,27 +111,12 @@ class Stopped(NamedTuple):
     key: tuple[str, ...] = ("id",)
 
 
-OTHER_GUID = f"00000000-0000-0000-0000-000000000001:{lsn(40).replace(':', '')}:{1:020d}"
-HALF = [("id", "int"), ("price", "decimal(8,2)")]
 STOPS = [
     Stopped("keyed", [event("INS", {**row(1), "id": "one"}, commit=40, tbl="keyed")], "KEY_UNKNOWN", "'one'"),
-    Stopped("unkeyed", [event("INS", row(1), commit=40, tbl="unkeyed")], "KEY_UNKNOWN", "'nr'", ("nr",)),
-    Stopped("moved", [
-        event("INS", row(1), commit=40, tbl="moved"),
-        event("UPD", {**row(2), "name": ["x"]}, row(1), commit=41, tbl="moved", pkkey={"id": "2"}),
-    ], "KEY_UNKNOWN", "'name'"),
-    Stopped("partial", [
-        event("INS", row(1), commit=40, tbl="partial"),
-        event("UPD", {"id": "1", "price": "2.00"}, commit=41, tbl="partial", cols=HALF, pkkey={"id": "1"}),
-    ], "PARTIAL_ROWS", "@include_all_columns"),
     Stopped("conflict", [
         event("INS", row(1), commit=40, tbl="conflict"),
         event("INS", row(1, "Eve"), commit=40, tbl="conflict"),
     ], "IDENTITY_CONFLICT", "differ"),
-    Stopped("reborn", [
-        event("INS", row(1), commit=40, tbl="reborn"),
-        event("INS", row(2), commit=40, tbl="reborn", replaced={"logicalid": OTHER_GUID}),
-    ], "EPOCH_UNKNOWN", GUID),
     Stopped("retyped", [
         event("INS", row(1), commit=40, tbl="retyped"),
         event("INS", row(2), commit=41, tbl="retyped",
@@ -141,47 +126,9 @@ STOPS = [
         event("INS", row(1), commit=40, tbl="append"),
         event("UPD", row(1, "Eve"), row(1), commit=41, tbl="append"),
     ], "KEYLESS_CHANGE", TOPIC, ()),
-    Stopped("unappended", [event("DEL", None, row(1), commit=40, tbl="unappended")], "KEYLESS_CHANGE", TOPIC, ()),
     Stopped("marker", [event("INS", {"id": "1", "__ROWMARKER__": "1"}, commit=40, tbl="marker",
                              cols=[("id", "int"), ("__ROWMARKER__", "int")])], "COLUMN_NAME_INVALID", "__ROWMARKER__"),
-    Stopped("cases", [event("INS", {"id": "1", "ID": "1"}, commit=40, tbl="cases",
-                            cols=[("id", "int"), ("ID", "int")])],
-            "COLUMN_NAME_INVALID", "'ID'"),
-    Stopped("exotic", [event("INS", {"id": "1", "at": "POINT (1 1)"}, commit=40, tbl="exotic",
-                             cols=[("id", "int"), ("at", "geography")])], "TYPE_UNSUPPORTED", "geography"),
 ]  # fmt: skip
-
-HOSTILE_TABLES = {
-    "dbo.a'; DROP TABLE x;--": ("dbo", "a'; DROP TABLE x;--", "hostile/drop"),
-    "[we.ird].[na]]me $(rm)]": ("we.ird", "na]me $(rm)", "hostile/weird"),
-    'dbo."größe ""\n%2e%2e/\u202e"': ("dbo", 'größe "\n%2e%2e/\u202e', "hostile/größe"),
-}
-HOSTILE_COLUMNS = [
-    "it's",
-    'q"q',
-    "[x]",
-    "x\ny",
-    "$",
-    "größe",
-    "a.b",
-    "{v}",
-    "; DROP TABLE t;--",
-    "../up",
-    "😀",
-    "a,b (c)=d",
-]
-
-
-def hostile_row(key: int, text: str) -> dict[str, Any]:
-    return {"id": key, **{name: f"{text} {name}" for name in HOSTILE_COLUMNS}}
-
-
-def hostile_event(operation: str, current: Mapping[str, Any] | None, commit: int, schema: str, tbl: str) -> bytes:
-    cols = [("id", "int"), *((name, "nvarchar(100)") for name in HOSTILE_COLUMNS)]
-    image = None if current is None else {name: str(value) for name, value in current.items()}
-    return event(
-        operation, image, commit=commit, schema=schema, tbl=tbl, cols=cols, pkkey={"id": image["id"]} if image else {}
-    )
 
 
 class Delivered(NamedTuple):
@@ -202,7 +149,6 @@ def delivered(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[
         {"source": "dbo.lost", "target": "dbo/lost", "key": ["id"]},
         {"source": "dbo.log", "target": "dbo/log", "key": []},
         *({"source": f"dbo.{s.table}", "target": f"dbo/{s.table}", "key": list(s.key)} for s in STOPS),
-        *({"source": name, "target": parts[2], "key": ["id"]} for name, parts in HOSTILE_TABLES.items()),
         {"source": "dbo.[../evil]", "target": "hostile/evil", "key": ["id"]},
     ]
     pipeline = Pipeline(tmp_path_factory.mktemp("bad"), spark, tables)
@@ -218,10 +164,6 @@ def delivered(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[
         bodies.append(event("INS", values, commit=50 + key))
     bodies += [event("DEL", None, row(3), commit=60, tbl="gone"), event("INS", row(1), commit=61, tbl="log")]
     bodies += [body for stop in STOPS for body in stop.events]
-    for schema, tbl, _ in HOSTILE_TABLES.values():
-        bodies.append(hostile_event("INS", hostile_row(1, "old"), 40, schema, tbl))
-        bodies.append(hostile_event("INS", hostile_row(2, "two"), 41, schema, tbl))
-        bodies.append(hostile_event("UPD", hostile_row(1, "new"), 42, schema, tbl))
     pieces = split(event("INS", row(8), commit=95, tbl="lost"), [100, 200])
     other = split(event("INS", row(8, "Eve"), commit=95, indent=1, tbl="lost"), [100, 200])
     places["pieces"] = len(bodies)
@@ -310,17 +252,6 @@ def test_a_table_of_which_messages_cannot_be_read_is_stopped_until_they_are(deli
     assert state.stop_code == "CHANGES_MISSING" and "MESSAGE_INVALID" in (state.stop_what or "")
 
 
-@pytest.mark.parametrize("source", HOSTILE_TABLES)
-def test_hostile_names_are_only_names(source: str, delivered: Delivered) -> None:
-    """F-02: quoted names are found again, and no name becomes a path or a statement."""
-    schema, table = HOSTILE_TABLES[source][2].split("/")
-    rows = in_order(delivered.pipeline.mirrored(schema, table), ["id"])
-    assert rows == in_order([hostile_row(1, "new"), hostile_row(2, "two")], ["id"])
-    assert {path.name for path in delivered.pipeline.folder.iterdir()} <= {
-        "source", "mirrors", "zone", "log", "tables", "ledger.db", "ledger.db-wal", "ledger.db-shm",
-    }  # fmt: skip
-
-
 def test_deletes_of_a_table_that_never_had_a_row_stop_nothing(delivered: Delivered) -> None:
     """G-05: a delete may come before its insert, across ticks; nothing has to be removed, and it is accounted for."""
     state = delivered.pipeline.reader.tables()["dbo.gone"]
@@ -355,33 +286,21 @@ CLEAN = [{"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]},
          {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}]  # fmt: skip
 
 
-def test_files_of_lines_that_grow_are_cut_or_are_empty(tmp_path: Path, spark: Any) -> None:
-    """Half a line waits for its other half, a zero-byte file for content; a cut archive is read again when whole."""
+def test_an_archive_that_is_cut_is_read_again_when_whole(tmp_path: Path, spark: Any) -> None:
     pipeline = Pipeline(tmp_path, spark, CLEAN)
-    growing = wrapped([event("INS", row(key), commit=key, tbl="clean") for key in (1, 2, 3)])
-    half = growing.index(b"\n", growing.index(b"\n") + 1) + 40
-    packed = gzip.compress(
-        wrapped([event("INS", row(key, "x" * key), commit=key) for key in range(1, 40)], 0, 1), mtime=0
-    )
-    pipeline.deliver("growing.jsonl", growing[:half])
+    bodies = [event("INS", row(key, "x" * key), commit=key) for key in range(1, 40)]
+    packed = gzip.compress(wrapped(bodies), mtime=0)
     pipeline.deliver("packed.jsonl.gz", packed[: len(packed) * 2 // 3])
-    pipeline.deliver("empty.jsonl", b"")
     pipeline.deliver("nothing.jsonl.gz", gzip.compress(b""))
     extracted, _ = pipeline.tick()
-    assert extracted.waiting_files == ["empty.jsonl", "growing.jsonl"]
-    assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == [landed(1), landed(2)]
-    damaged = [(x["origin"], x["code"]) for x in pipeline.letters()]
-    assert damaged == [("packed.jsonl.gz", "FILE_DAMAGED")]
+    assert [(x["origin"], x["code"]) for x in pipeline.letters()] == [("packed.jsonl.gz", "FILE_DAMAGED")]
     some = len(pipeline.mirrored("dbo", "orders"))
     assert 0 < some < 39, "the lines before the damage are good"
-    assert extracted.counts["messages"] == 2 + some + 1
+    assert extracted.counts["messages"] == some + 1
 
-    pipeline.deliver("growing.jsonl", growing)
     pipeline.deliver("packed.jsonl.gz", packed)
-    pipeline.deliver("empty.jsonl", wrapped([event("INS", row(5), commit=5, tbl="clean")], 100))
     extracted, _ = pipeline.tick()
     assert (extracted.waiting_files, extracted.counts["rejected"]) == ([], 0)
-    assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == [landed(1), landed(2), landed(3), landed(5)]
     found = {line["id"]: line for line in pipeline.mirrored("dbo", "orders")}
     assert found == {key: landed(key, "x" * key) for key in range(1, 40)}
     assert pipeline.numbers("dbo.schema/orders") == [1, 2]

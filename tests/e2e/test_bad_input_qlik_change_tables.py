@@ -24,7 +24,6 @@ from open_mirroring.reconciliation.losses import look
 from spark_jobs.cli.command_line import main
 from tests.bad_input import listed_ways_out, settled, stopped, stops
 from tests.pipeline import Pipeline, in_order
-from tests.postgres import PostgresServer
 from tests.qlik_change_rows import mask, sequence
 
 HEADERS = [("header__change_seq", "STRING", 35), ("header__change_oper", "STRING", 1)]
@@ -109,13 +108,9 @@ class Contradicted(NamedTuple):
 
 GOOD = [ct(1, "I", "1"), ct(2, "I", "2")]
 CONTRADICTED = [
-    Contradicted("no_document", b'{"a": 1}', "FILE_DAMAGED", ""),
-    Contradicted("other_file", dfm("other_file", "2.csv", 2), "FILE_DAMAGED", "'2.csv'"),
-    Contradicted("other_table", dfm("other_table", "1.csv", 2, target="clean__ct"), "FILE_DAMAGED", "clean__ct"),
     Contradicted("other_columns", dfm("other_columns", "1.csv", 2, columns=HEADERS + DATA[:2]), "FILE_DAMAGED",
                  "price"),
     Contradicted("more_rows", dfm("more_rows", "1.csv", 3), "FILE_DAMAGED", "announces 3 rows", 2),
-    Contradicted("fewer_rows", dfm("fewer_rows", "1.csv", 1), "FILE_DAMAGED", "announces 1 rows", 2),
     Contradicted("strange", dfm("strange", "1.csv", 2, options={"fieldDelimiter": "||"}), "FORMAT_UNSUPPORTED", "||"),
 ]  # fmt: skip
 HALVES = ("update_late", "before_late", "update_lost", "before_lost", "moved")
@@ -333,85 +328,3 @@ def test_a_metadata_file_that_is_replaced_after_its_file_was_read_is_noticed_g32
     assert (states["shop.said"].stop_code, states["shop.alike"].stop_code) == ("IDENTITY_CONFLICT", None)
     pipeline.service.poll()
     assert in_order([dict(one) for one in pipeline.mirrored("shop", "alike")], ["id"]) == rows
-
-
-# --- change tables in a database ---------------------------------------------------------------------------------
-
-
-def test_change_tables_in_a_database(
-    tmp_path: Any, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """T-10, T-11, T-12, T-20, T-34: bad rows, halves in two partitions, and rows that come after closing."""
-    columns = "header__change_seq varchar(35), header__change_oper varchar(1), header__change_mask varchar(256), "
-    columns += (
-        "header__operation varchar(12), header__partition_name varchar(50), id int, name text, price decimal(8,2)"
-    )
-    postgres.execute(
-        "DROP SCHEMA IF EXISTS shop CASCADE",
-        "CREATE SCHEMA shop",
-        *(f"CREATE TABLE shop.{table}__ct ({columns})" for table in ("clean", "items", "nulled")),
-        f"CREATE TABLE shop.odd__ct ({columns}, l int[])",
-        "CREATE TABLE shop.attrep_cdc_partitions (partition_name text, table_owner text, table_name text)",
-    )
-    content = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user,
-               "password": postgres.password, "schema": postgres.database}  # fmt: skip
-    monkeypatch.setenv("AIRFLOW_CONN_QLIK_TARGET", json.dumps(content))
-
-    def insert(table: str, partition: str, *rows: Values) -> None:
-        for one in rows:
-            values = [*one[:4], partition, *one[4:]]
-            texts = ["NULL" if v is None else "'" + v.replace("'", "''") + "'" for v in values]
-            postgres.execute(f"INSERT INTO shop.{table}__ct VALUES ({', '.join(texts)})")
-
-    def close(partition: str) -> None:
-        for table in ("clean", "items", "nulled", "odd"):
-            postgres.execute(f"INSERT INTO shop.attrep_cdc_partitions VALUES ('{partition}', 'shop', '{table}')")
-
-    key_bit = KEY_BIT + 1  # the name of the partition is a header column, too
-    bad = [
-        ct(20, "X", "9", operation="X"),
-        ct(21, "U", "9", bits=mask(24)),
-        (None, *ct(22, "U", "9")[1:]),
-    ]
-    codes = ["MESSAGE_INVALID", "MASK_INVALID", "HEADER_INVALID"]
-    insert("clean", "p1", ct(1, "I", "1"), ct(3, "U", "1", "three", mask(key_bit + 1)))
-    insert("items", "p1", ct(1, "I", "9"), *bad, ct(30, "I", "1"), ct(31, "B", "1"))
-    insert("nulled", "p1", ct(1, "I", None))
-    close("p1")
-    source = {"format": "qlik-change-table", "transport": "jdbc", "connection": "qlik_target", "path": "",
-              "layout": None, "partitions": "shop.attrep_cdc_partitions"}  # fmt: skip
-    tables = [
-        {"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]}
-        for name in ("clean", "items", "nulled", "odd")
-    ]
-    pipeline = Pipeline(tmp_path, spark, tables, source=source)
-    extracted, _ = pipeline.tick()
-    settled(pipeline, extracted.counts, 2 + 6 + 1)
-    assert pipeline.mirrored("shop", "clean") == [ct_landed(1, "three")]
-    found = {x["code"]: x for x in pipeline.letters() if x["tbl"] == "shop.items"}
-    assert sorted(found) == sorted(codes)
-    for code, one in zip(codes, bad, strict=True):
-        letter = found[code]
-        assert (letter["origin"], letter["key"]) == ("shop.items__ct/p1", '["9"]')
-        raw = json.loads(letter["raw"])[-1]
-        assert raw == [*one[:4], "p1", *one[4:]]
-        assert listed_ways_out(pipeline)[letter["origin"], letter["place"]] == next_step(code)
-    assert len({letter["place"] for letter in found.values()}) == len(bad)
-    stopped(pipeline, "shop.nulled", "KEY_UNKNOWN", "KEY_", "shop.nulled__ct/p1:0")
-    stopped(pipeline, "shop.odd", "TYPE_UNSUPPORTED", "'l'")
-    assert pipeline.open_fragments == 1
-
-    # Its other half lies in the next partition; p1, four partitions ago by then, gets rows after closing.
-    insert("items", "p2", ct(31, "U", "2", "Eve", mask(key_bit, key_bit + 1)))
-    for partition in ("p2", "p3", "p4", "p5"):
-        close(partition)
-    pipeline.tick()
-    insert("clean", "p1", ct(2, "U", "1", "two", mask(key_bit + 1)), ct(4, "I", "2"))
-    extracted, _ = pipeline.tick()
-    assert (extracted.counts["messages"], extracted.counts["changes"]) == (4, 4)
-    assert in_order(pipeline.mirrored("shop", "clean"), ["id"]) == [ct_landed(1, "three"), ct_landed(2)]
-    items = in_order(pipeline.mirrored("shop", "items"), ["id"])
-    assert items == in_order([ct_landed(2, "Eve"), ct_landed(9)], ["id"])
-    assert pipeline.extract().batch is None, "nothing is read again without need"
-    assert stops(pipeline) == {"shop.nulled", "shop.odd"}
-    settled(pipeline, extracted.counts, 4)

@@ -89,7 +89,7 @@ def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: S
     assert list(told.document["losses"]) == ["dbo.orders"]
     what = told.document["losses"]["dbo.orders"]
     assert what.startswith("DEAD_LETTERS_OPEN: 2 dead letters are open (1 ROW_INVALID, 1 VALUE_INVALID, the first is")
-    assert "2 rows are as they were" in what
+    assert "2 rows are out of date" in what
     letters = told.document["dead_letters"]
     assert (letters["open"], letters["tables"]["dbo.orders"]["keys"]) == (2, 2)
     assert shop.orders() == [landed(1), landed(3)], "publishing goes on"

@@ -152,26 +152,14 @@ def test_its_first_rows_are_text_too(tmp_path: Path, spark, settings: dict[str, 
         ({"columns": {"id": "int32", "ID": "string"}}, "COLUMN_NAME_INVALID", "delimited_text.columns"),
         ({"extension": "parquet"}, "CONFIG_INVALID", "delimited_text.extension"),
         ({"extension": ".csv"}, "CONFIG_INVALID", "delimited_text.extension"),
+        (["id", "name"], "CONFIG_INVALID", "delimited_text"),
+        (["id", "name", "at", "rate", "note"], "CONFIG_INVALID", "delimited_text"),
     ],
 )
-def test_what_text_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], code: str, path: str) -> None:
-    """F-21, F-24, F-88: in the mirror file, before anything is written."""
-    pipeline = Pipeline(tmp_path, None, [{**TABLE, "delimited_text": {**TEXT, **change}}])  # type: ignore[arg-type]
-    with pytest.raises(Exception, match=code) as refused:
-        load_mirror(pipeline.file)
-    assert f"tables[0].{path}" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("added", "code", "path"),
-    [
-        ({"columns": ["id", "name"]}, "CONFIG_INVALID", "delimited_text"),
-        ({"columns": ["id", "name", "at", "rate", "note"]}, "CONFIG_INVALID", "delimited_text"),
-    ],
-)
-def test_what_does_not_go_with_text_is_refused(tmp_path: Path, added: dict[str, Any], code: str, path: str) -> None:
-    """F-23: two lists of columns have to agree."""
-    pipeline = Pipeline(tmp_path, None, [{**TABLE, **added}])  # type: ignore[arg-type]
+def test_what_text_cannot_be_is_refused(tmp_path: Path, change: Any, code: str, path: str) -> None:
+    """F-21, F-23, F-24, F-88: in the mirror file, before anything is written; two lists of columns have to agree."""
+    changed = {"columns": change} if isinstance(change, list) else {"delimited_text": {**TEXT, **change}}
+    pipeline = Pipeline(tmp_path, None, [{**TABLE, **changed}])
     with pytest.raises(Exception, match=code) as refused:
         load_mirror(pipeline.file)
     assert f"tables[0].{path}" in str(refused.value)

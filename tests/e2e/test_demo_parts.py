@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from demo.airflow_api import AirflowApi
 from demo.airflow_server import airflow_environment
 from demo.broker import Broker
 from demo.failures import DemoFailed
 from demo.outcome import Logged, assess, late_across_batches
 from demo.place import MIRROR, DemoFolder, claim, clean_environment
-from demo.processes import Service, free_ports, session_members
+from demo.processes import Service, session_members
 from demo.run import main
-from demo.shop import TOPIC, MirroringService, Shop, last_applied
-from demo.source_formats import CES, FORMATS, LATE_ACROSS_RUNS, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
+from demo.shop import TOPIC, MirroringService, last_applied
+from demo.source_formats import CES, FORMATS, LATE_ACROSS_RUNS, SourceFormat
 from demo.story import BROKER_CONNECTION
 from open_mirroring.config import Mirror, load_mirror
 from workload_generator.source import COUNTS
@@ -103,40 +96,6 @@ def test_the_mirror_file_is_valid_and_mirrors_every_table_of_the_shop(
         assert mirror.resolve(mirror.change_log) == place.change_log
 
 
-def test_the_initial_load_of_change_events_reads_exactly_what_the_shop_exports(tmp_path: Path) -> None:
-    with claim(tmp_path / "demo") as place:
-        mirror, shop = mirror_of(place, CES), Shop(place, seed=7)
-        shop.open()
-        shop.hand_over()
-        exported = json.loads((place.export / "export.json").read_text())["tables"]
-        for table in mirror.tables:
-            folder = mirror.resolve(table.initial_load.path)  # type: ignore[union-attr]
-            assert sorted(file.name for file in folder.iterdir()) == sorted(
-                Path(name).name for name in exported[table.source]["files"]
-            )
-        shop.trade(5, hold_back=True)
-        assert list(mirror.resolve(mirror.source.path).rglob("*.avro"))
-
-
-def test_change_tables_lie_beside_the_full_load_that_the_initial_load_reads(tmp_path: Path) -> None:
-    """T-40: and each data file has its metadata file."""
-    with claim(tmp_path / "demo") as place:
-        mirror, shop = mirror_of(place, QLIK_CHANGE_TABLE), Shop(place, 7, QLIK_CHANGE_TABLE)
-        shop.open()
-        shop.hand_over()
-        done = shop.trade(20, hold_back=True)
-        root = mirror.resolve(mirror.source.path)
-        for table in mirror.tables:
-            loaded = {file.name for file in mirror.resolve(table.initial_load.path).iterdir()}  # type: ignore[union-attr]
-            assert "LOAD00000001.csv" in loaded and "LOAD00000001.dfm" in loaded
-            changes = {file.name for file in (root / f"{table.source}__ct").iterdir()}
-            assert {Path(name).stem for name in changes if name.endswith(".csv")} == {
-                Path(name).stem for name in changes if name.endswith(".dfm")
-            }
-        assert (done["withheld"], done["files"]) == (0, len(list(root.rglob("*__ct/*"))))
-        assert time.time() - 60 < shop.last_delivery() <= time.time()
-
-
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
@@ -161,19 +120,6 @@ def test_a_service_that_ends_by_itself_is_a_failure_that_shows_its_log(tmp_path:
         service.check()
     assert failure.value.log is not None and "no space" in failure.value.log.read_text()
     service.stop()
-
-
-def test_a_program_that_does_not_exist_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(DemoFailed, match="could not be started"):
-        Service("it", [str(tmp_path / "missing")], {}, tmp_path, tmp_path / "log")
-
-
-def test_free_ports_are_different_and_free() -> None:
-    ports = free_ports(5)
-    assert len(set(ports)) == 5
-    for port in ports:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", port))
 
 
 @pytest.mark.kafka
@@ -248,50 +194,6 @@ def test_a_second_signal_that_follows_at_once_leaves_nothing_running(tmp_path: P
 # --- the broker ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.kafka
-def test_a_broker_keeps_its_messages_over_a_restart_and_leaves_nothing_running(tmp_path: Path) -> None:
-    """The first rows and the changes of a shop arrive in three partitions, and the broker ends when it is stopped."""
-    with claim(tmp_path / "demo") as place:
-        broker = Broker(place.broker)
-        try:
-            guard = psutil.Process(broker.session)
-            broker.create_topic(TOPIC, 3)
-            shop = Shop(place, 7, QLIK_KAFKA, broker.bootstrap)
-            shop.open()
-            assert "800 rows as REFRESH" in shop.hand_over()
-            shop.trade(10, hold_back=True)
-            before = offsets(broker)
-            assert len(before) == 3 and all(before) and sum(before) > 800
-            assert broker.stop() == [] and not guard.is_running()
-            broker.start()
-            broker.check()
-            wait_for(lambda: offsets(broker) == before)
-            psutil.Process(broker.pid).kill()
-            wait_for(lambda: has_failed(broker))
-        finally:
-            broker.stop()
-        assert session_members(broker.session) == []
-
-
-def offsets(broker: Broker) -> list[int]:
-    """The end of each partition; nothing while one has no leader, as after a start."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
-    try:
-        return [consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=300)[1] for number in range(3)]
-    except KafkaException:
-        return []
-    finally:
-        consumer.close()
-
-
-def has_failed(broker: Broker) -> bool:
-    try:
-        broker.check()
-    except DemoFailed as failure:
-        return failure.log == broker.log
-    return False
-
-
 def test_a_broker_without_jars_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("demo.broker.JARS", tmp_path)
     with pytest.raises(DemoFailed, match="make jars-broker"):
@@ -318,70 +220,6 @@ def test_airflow_knows_its_own_port_and_nothing_of_another_airflow(
     assert "AIRFLOW_CONN_SECRET" not in environment
     assert environment["NO_PROXY"] == "example.org,127.0.0.1,localhost"
     assert environment["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
-
-
-class FakeAirflow(http.server.BaseHTTPRequestHandler):
-    tokens: list[str]
-    valid: str
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).valid = f"token-{len(self.tokens)}"
-        self.tokens.append(self.valid)
-        self._answer(201, {"access_token": self.valid})
-
-    def do_GET(self) -> None:
-        if self.headers["Authorization"] != f"Bearer {self.valid}":
-            self._answer(401, {})
-        elif "missing" in self.path:
-            self._answer(404, {"detail": "no such run"})
-        else:
-            self._answer(200, {"state": "success"})
-
-    def _answer(self, status: int, body: Any) -> None:
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def fake_airflow() -> Iterator[tuple[type[FakeAirflow], str]]:
-    handler = type("Handler", (FakeAirflow,), {"tokens": [], "valid": "none"})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield handler, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def test_the_client_logs_in_again_when_its_token_has_run_out(
-    fake_airflow: tuple[type[FakeAirflow], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handler, address = fake_airflow
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody listens there
-    api = AirflowApi(address, "admin", "secret")
-    assert api.run_state("d", "r") == "success"
-    assert len(handler.tokens) == 1
-    handler.valid = "another"
-    assert api.run_state("d", "r") == "success"
-    assert len(handler.tokens) == 2
-
-
-def test_an_error_of_airflow_is_not_taken_for_an_answer(fake_airflow: tuple[type[FakeAirflow], str]) -> None:
-    _, address = fake_airflow
-    api = AirflowApi(address, "admin", "secret")
-    with pytest.raises(DemoFailed, match="404"):
-        api.run_state("d", "missing")
-    assert api.returned("d", "missing", "t") is None
-
-
-def test_health_of_a_server_that_is_not_there_is_empty() -> None:
-    (port,) = free_ports(1)
-    assert AirflowApi(f"http://127.0.0.1:{port}", "admin", "secret").health() == {}
 
 
 # --- the mirroring service -------------------------------------------------------------------------------------------
@@ -452,15 +290,6 @@ def test_a_table_that_has_not_seen_a_kind_of_event_proves_too_little(source_form
     assert f"no {kind.replace('_', ' ')}" in objection
 
 
-@pytest.mark.parametrize("source_format", FORMATS.values(), ids=list(FORMATS))
-def test_what_a_format_does_not_have_is_said(source_format: SourceFormat) -> None:
-    text = assess(source_format, [VERDICT], {}, report(source_format), late(source_format)).text
-    for kind in ("split_events", "late_events"):
-        words = kind.replace("_", " ")
-        assert (f"in this format no {words}: " in text) == (kind not in source_format.kinds)
-        assert (words in text.split("in this format")[0]) == (kind in source_format.kinds)
-
-
 @pytest.mark.parametrize(
     ("verdicts", "withheld", "objection"),
     [
@@ -489,16 +318,6 @@ def test_late_is_what_a_later_run_read_below_a_newer_change() -> None:
     assert late_across_batches(changes) == {"t": 1, "u": 0}
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=12), st.randoms())
-def test_late_does_not_depend_on_the_order_of_the_log(pairs: list[tuple[int, int]], rng: Any) -> None:
-    changes = [Logged("t", batch, "e", f"{position:02d}:1:1", "k") for batch, position in pairs]
-    first = {p: min(b for b, q in pairs if q == p) for _, p in pairs}
-    expected = sum(any(q > p and first[q] < first[p] for q in first) for p in first)
-    rng.shuffle(changes)
-    assert late_across_batches(changes).get("t", 0) == expected
-
-
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
@@ -507,25 +326,3 @@ def test_one_run_cannot_show_an_event_late_across_runs(capsys: pytest.CaptureFix
         main(["--runs", "1"])
     assert ended.value.code == 2
     assert "late across runs" in capsys.readouterr().err
-
-
-def test_a_format_that_is_not_known_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--source", "oracle"])
-    assert ended.value.code == 2
-    shown = capsys.readouterr().err
-    assert all(name in shown for name in FORMATS)
-
-
-@pytest.mark.parametrize(("source", "needs_broker"), [("", False), ("ces", False), ("qlik-kafka", True)])
-def test_make_fetches_the_broker_only_for_the_source_that_needs_it(source: str, needs_broker: bool) -> None:
-    root = Path(__file__).parents[2]
-    planned = subprocess.run(
-        ["make", "--dry-run", "demo", *([f"SOURCE={source}"] if source else [])],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert ("broker" in planned) == needs_broker
-    assert (f"demo.run --source {source}" in planned) == bool(source)

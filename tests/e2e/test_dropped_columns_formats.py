@@ -21,9 +21,7 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import avro_event, event
 from tests.debezium import event as debezium_event
-from tests.e2e.test_bad_input import capture
 from tests.e2e.test_bad_input_qlik_change_tables import HEADERS, dfm
-from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
 from tests.qlik_change_rows import mask, sequence
@@ -123,13 +121,6 @@ class CesAvroLines(CesLines):
         return json.dumps(line).encode()
 
 
-class CesCapture(CesLines):
-    settings: ClassVar = {"transport": "capture", "layout": None}
-
-    def send(self, changes: Sequence[Change]) -> None:
-        self.pipeline.deliver(f"0/{self.files}.avro", capture([self.message(one) for one in changes]))
-
-
 class Debezium(Source):
     settings: ClassVar = {"format": "debezium-json", "layout": "bare"}
 
@@ -216,7 +207,7 @@ class QlikAvroMessages(QlikMessages):
 
 
 FORMATS = [CesLines, Debezium, ChangeTableFiles, QlikMessages]
-SOURCES = [*FORMATS, CesAvroLines, CesCapture, QlikAvroMessages]
+SOURCES = [*FORMATS, CesAvroLines, QlikAvroMessages]
 
 
 def expected(*rows: tuple[int, str, str | None], **more: str | None) -> list[dict[str, Any]]:
@@ -398,29 +389,3 @@ def test_change_tables_in_a_database_spell_old_rows_by_the_columns_of_now_t33(
     postgres.execute("ALTER TABLE shop.items__ct DROP COLUMN more, ADD COLUMN price text")
     assert told.tick(Change("INS", 7, 13, FULL)) == Exit.TABLES_STOPPED
     assert told.stop == "SCHEMA_CHANGED"
-
-
-def test_a_drop_in_a_topic_goes_on(
-    tmp_path: Path, spark: Any, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = f"drop-{uuid4().hex}"
-    kafka.create_topic(topic, 1)
-    monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
-
-    class Topic(CesLines):
-        settings: ClassVar = {
-            "transport": "kafka",
-            "connection": "broker",
-            "topics": [topic],
-            "path": "",
-            "layout": None,
-        }
-
-        def send(self, changes: Sequence[Change]) -> None:
-            kafka.publish(topic, [(0, None, self.message(one)) for one in changes])
-
-    told = Topic(tmp_path, spark)
-    assert told.tick(*FIRST) == Exit.DONE
-    assert told.tick(Change("UPD", 2, 11, SHORT, "Eve")) == Exit.DONE
-    assert told.gone == ["price"]
-    assert told.rows == expected((1, "Ada", "1.50"), (2, "Eve", None), (3, "Ada", "1.50"))

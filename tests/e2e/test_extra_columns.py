@@ -1,9 +1,7 @@
-"""Columns that tell of the change which made a row (G-118): changes, loads, proofs, text, drift and lost ledgers."""
+"""Columns that tell of the change which made a row (G-118): changes, drift and lost ledgers."""
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from tests.ces_messages import event
 from tests.e2e.test_dropped_columns_formats import (
     FIRST,
     FULL,
@@ -29,9 +26,6 @@ from tests.e2e.test_first_day import declare, declare_mirror
 from tests.e2e.test_hashed_columns import hashed, salted
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
-from tests.e2e.test_renamed_columns import orders_to_load
-from tests.pipeline import Pipeline, in_order
-from tests.postgres import PostgresServer
 
 NAMES = {
     "commit_time": "_committed",
@@ -40,8 +34,6 @@ NAMES = {
     "transaction": "_transaction",
     "source_table": "_table",
 }
-APPROVED = ["--correct", "--approved-by", "Ada", "--why", "ticket 4711"]
-COLS = (("id", "int"), ("name", "nvarchar(9)"), ("mail", "nvarchar(9)"))
 MOMENT = "2026-08-07 16:30:10.123000"
 OTHERS = [CesAvroLines, Debezium, ChangeTableFiles, QlikMessages, QlikAvroMessages]
 TOLD = {CesLines: (MOMENT, "0000002C0000000B0001"), CesAvroLines: (MOMENT, "0000002C0000000B0001")}
@@ -118,111 +110,3 @@ def test_extra_columns_that_come_later_are_null_in_old_rows_g118(
     assert told.stop == "COLUMN_NAME_INVALID"
     main(["status", str(told.pipeline.file)])
     assert "of `extra_columns` would both land as 'cost'" in capsys.readouterr().out
-
-
-def test_loaded_and_corrected_rows_say_what_is_known_and_a_proof_leaves_that_out_g118(
-    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """G-118, G-40, G-45: over JDBC, by the mirror's default."""
-    load = orders_to_load(monkeypatch, postgres, 4)
-    columns = {"include": ["id", "n*", "mail"], "rename": {"id": "number"}}
-    pipeline = Pipeline(
-        tmp_path / "shop",
-        spark,
-        [{"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "columns": columns, "initial_load": load}],
-        source={"layout": "bare"},
-        landing_zone={"store": "local", "path": "zone", "tables": "tables"},
-        prove={"settle_seconds": 0},
-        extra_columns=NAMES,
-    )
-    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    pipeline.service.poll()
-
-    def rows() -> list[tuple[Any, ...]]:
-        found = in_order(pipeline.mirrored("dbo", "orders"), ["number"])
-        return [tuple(row[name] for name in ("name", *NAMES.values())) for row in found]
-
-    loaded = (None, None, "load", None, "dbo.orders")
-    assert rows() == [(f"n{at}", *loaded) for at in range(1, 5)]
-    row = {"id": "3", "name": "new", "mail": "m3"}
-    changes = [
-        event("UPD", row, {**row, "name": "n3"}, cols=COLS, commit=12),
-        event("DEL", None, {"id": "2"}, cols=COLS),
-    ]
-    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in changes))
-    postgres.execute("UPDATE orders SET name = 'new' WHERE id = 3", "DELETE FROM orders WHERE id = 2")
-    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    pipeline.service.poll()
-    lsn, moment = "0000002C0000000C0001", datetime(2026, 8, 7, 16, 30, 10, 123000)
-    place = f"000000:{lsn}:00000000000000000001:1"
-    changed = ("new", moment, place, "update", lsn, "dbo.orders")
-    assert [one if one[1] is None else (one[0], one[1].replace(tzinfo=None), *one[2:]) for one in rows()] == [
-        ("n1", *loaded), changed, ("n4", *loaded)
-    ]  # fmt: skip
-    assert main(["prove", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    postgres.execute("UPDATE orders SET name = 'lost' WHERE id = 4")
-    assert main(["prove", str(pipeline.file), *APPROVED]) == Exit.NOT_EQUAL
-    pipeline.service.poll()
-    name, at, _, *last = rows()[2]
-    assert (name, at, last) == ("lost", None, ["correction", None, "dbo.orders"])
-    assert main(["prove", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
-
-
-def test_text_loads_through_the_log_and_tables_of_a_pattern_have_extra_columns_g118(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """G-118, G-04, F-20, G-70: declared in the metadata of text; a completed row tells of its newest change."""
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "export.csv").write_text("id,name,mail\n1,Ada,a@b\n2,Eve,e@b\n")
-    load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(COLS)}
-    shared = {"key": ["id"], "initial_load": load, "extra_columns": NAMES}
-    text = {"columns": {"id": "int32", "name": "string", "mail": "string"}}
-    tables = [
-        {"source": "dbo.partial", "target": "dbo/partial", "complete_rows": True, **shared},
-        {"source": "dbo.text", "target": "dbo/text", "delimited_text": text, **shared},
-        {"source": "dbo.new*", "extra_columns": NAMES},
-    ]
-    pipeline = Pipeline(tmp_path / "shop", spark, tables, source={"layout": "bare"})
-    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    row = {"id": "1", "name": "New", "mail": "a@b"}
-    told = [event("UPD", {"id": "1", "name": "New"}, {"id": "1"}, cols=COLS[:2], commit=9, tbl="partial")]
-    told += [event("UPD", row, {**row, "name": "Ada"}, cols=COLS, commit=9, tbl="text")]
-    told += [event("INS", row, cols=COLS, commit=9, tbl="new1", pkkey={"id": "1"})]
-    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in told))
-    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    pipeline.service.poll()
-    for name, others in (("partial", ["load"]), ("text", ["load"]), ("new1", [])):
-        rows = in_order(pipeline.mirrored("dbo", name), ["id"])
-        first = "insert" if name == "new1" else "update"
-        assert [row["_operation"] for row in rows] == [first, *others], name
-        assert [row["_position"] for row in rows[1:]] == [None] * len(others)
-        assert rows[0]["_committed"].astimezone(UTC) == datetime(2026, 8, 7, 16, 30, 10, 123000, UTC)
-        assert {row["_table"] for row in rows} == {f"dbo.{name}"}
-    (metadata,) = pipeline.zone.rglob("text/_metadata.json")
-    described = json.loads(metadata.read_text())["SchemaDefinition"]["Columns"]
-    assert [one["Name"] for one in described] == ["id", "name", "mail", *NAMES.values()]
-    assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
-
-
-@pytest.mark.parametrize(
-    ("extra", "said_of_it"),
-    [
-        ({"operation": "ID"}, "COLUMN_NAME_INVALID"),
-        ({"operation": "Lands"}, "COLUMN_NAME_INVALID"),
-        ({"operation": "x", "transaction": "X"}, "COLUMN_NAME_INVALID"),
-        ({"operation": "__rowMarker__"}, "COLUMN_NAME_INVALID"),
-        ({"operation": ""}, "CONFIG_INVALID"),
-        ({"clock": "x"}, "CONFIG_INVALID"),
-    ],
-)
-@pytest.mark.parametrize("place", ["mirror", "table"])
-def test_check_says_which_extra_columns_cannot_be_g118(
-    place: str, extra: dict[str, Any], said_of_it: str, tmp_path: Path, spark: Any, capsys: Any
-) -> None:
-    own = {"extra_columns": extra}
-    table = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "columns": {"rename": {"mail": "lands"}}}
-    tables = [{**table, **(own if place == "table" else {})}]
-    pipeline = Pipeline(tmp_path, spark, tables, **(own if place == "mirror" else {}))
-    assert main(["check", str(pipeline.file)]) != Exit.DONE
-    assert said_of_it in "".join(capsys.readouterr())

@@ -187,29 +187,3 @@ def test_qlik_change_files_whose_pairs_are_cut_apart_without_masks(stored, promi
                 pipeline.deliver(name, content)
         pipeline.tick()
     assert_mirrored(pipeline, made)
-
-
-def test_a_tick_without_new_input_leaves_no_trace(tmp_path: Path, spark) -> None:
-    """I25: no new number, no new version of the log, no staged object, and reading everything again changes nothing."""
-    made = history(seed=8, transactions=20)
-    messages = render(made.changes, CesOptions(), Delivery(seed=8))
-    pipeline = Pipeline(tmp_path, spark, TABLES)
-    content = json_lines(messages, layout="wrapped")
-    pipeline.deliver("first.jsonl", content)
-    pipeline.tick()
-
-    def trace() -> tuple[set[str], dict[str, list[int]]]:
-        everything = {str(path) for path in (*pipeline.zone.rglob("*"), *pipeline.log.rglob("*"))}
-        return everything, {folder: pipeline.numbers(folder) for folder in FOLDERS.values()}
-
-    before = trace()
-    extracted, published = pipeline.extract(), pipeline.publish()
-    assert (extracted.batch, dict(published.files)) == (None, {})
-    assert trace() == before
-
-    pipeline.deliver("again.jsonl", content)
-    extracted, published = pipeline.tick()
-    assert extracted.counts["messages"] == len(messages)
-    assert dict(published.files) == {}, "every change was published already (G-02)"
-    assert trace()[1] == before[1]
-    assert_mirrored(pipeline, made)

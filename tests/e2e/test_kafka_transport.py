@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
@@ -26,7 +23,6 @@ from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.kafka.client import KafkaPlace, place_of
 from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.transport import KafkaTopics, expecting
-from spark_jobs.sources.transports import json_lines
 from tests.kafka_broker import KafkaBroker, write_certificate
 
 TOPICS = (f"topic-{n}" for n in count(1))
@@ -106,21 +102,6 @@ def test_tombstones_null_keys_and_large_messages_arrive_as_they_are(kafka: Kafka
     assert [(m.place, m.key, m.body) for m in found] == [(n, *message) for n, message in enumerate(sent)]
 
 
-def test_where_ranges_are_cut_changes_nothing(kafka: KafkaBroker, place: Place) -> None:
-    topic = next(TOPICS)
-    kafka.create_topic(topic)
-    publish_numbered(kafka, topic, 0, 0, 60)
-    at = place(kafka.connection(), topic)
-
-    @settings(derandomize=True, deadline=None, max_examples=8)
-    @given(st.sets(st.integers(1, 59), max_size=3))
-    def check(marks: set[int]) -> None:
-        ranges = [BoundRange(f"{topic}/0", *pair) for pair in pairwise(sorted({0, 60, *marks}))]
-        assert [m for bound in ranges for m in read_range(at, bound)] == numbered(topic, 0, 0, 60)
-
-    check()
-
-
 def test_a_catch_up_is_many_bounded_batches_and_many_ranges(kafka: KafkaBroker, place: Place) -> None:
     topic, ledger, found = next(TOPICS), Ledger(), []
     kafka.create_topic(topic, 2)
@@ -175,33 +156,7 @@ def test_of_transactions_only_what_was_committed_is_read_and_gaps_are_no_loss(ka
     assert [m.place for m in Ledger().tick(dirty)] == [0, 1, 3, 4, 6]
 
 
-def test_the_real_messages_come_back_as_their_lines_hold_them(
-    kafka: KafkaBroker, place: Place, shared_data: Path
-) -> None:
-    """K-43: the same coordinates and bytes whether the topic is read or its wrapped lines."""
-    folder = shared_data / "qlik-kafka"
-    expected = list(json_lines.read_lines(folder, "json.jsonl.gz", 0, 0, "wrapped"))
-    with gzip.open(folder / "json.jsonl.gz") as lines:
-        assert kafka.publish_lines(lines) == len(expected)
-    topics = sorted({m.origin.rpartition("/")[0] for m in expected})
-    found = Ledger().tick(place(kafka.connection(), *topics))
-    assert sorted(m[:3] for m in found) == sorted(m[:3] for m in expected)
-
-
 # --- what is lost ------------------------------------------------------------------------------------------------
-
-
-def test_messages_that_retention_took_are_counted_and_named(kafka: KafkaBroker, place: Place) -> None:
-    """C-90, I28: never read on from the earliest offset as if nothing had been there."""
-    topic, ledger = next(TOPICS), Ledger()
-    kafka.create_topic(topic, 2)
-    publish_numbered(kafka, topic, 1, 0, 20)
-    at = place(kafka.connection(), topic)
-    ledger.tick(at)
-    publish_numbered(kafka, topic, 1, 20, 50)
-    kafka.delete_records(topic, 1, 27)
-    error = refused("MESSAGES_LOST", lambda: ledger.find(at))
-    assert "7 offsets" in error.what and f"topic {topic}, partition 1" in error.where
 
 
 def test_a_first_look_begins_where_the_topic_begins(kafka: KafkaBroker, place: Place) -> None:
@@ -218,17 +173,6 @@ def test_a_first_look_begins_where_the_topic_begins(kafka: KafkaBroker, place: P
     assert ledger.find(at) == []
     publish_numbered(kafka, topic, 1, 10, 12)
     assert ledger.tick(at) == numbered(topic, 1, 10, 12)
-
-
-def test_offsets_that_go_while_a_bound_range_waits_are_a_loss(kafka: KafkaBroker, place: Place) -> None:
-    topic, ledger = next(TOPICS), Ledger()
-    kafka.create_topic(topic)
-    publish_numbered(kafka, topic, 0, 0, 20)
-    at = place(kafka.connection(), topic)
-    ranges = ledger.find(at)
-    kafka.delete_records(topic, 0, 15)
-    error = refused("MESSAGES_LOST", lambda: list(read_range(at, ranges[-1])))
-    assert "15 offsets" in error.what and f"{topic}/0" in error.where
 
 
 @pytest.mark.parametrize("ids", [True, False], ids=["with topic ids", "without"])
@@ -289,38 +233,6 @@ def test_names_of_other_sources_and_topics_are_left_alone(kafka: KafkaBroker, pl
 
 
 # --- what fails --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("returns", ["later", pytest.param("in time", marks=pytest.mark.long)])
-def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
-    kafka: KafkaBroker, place: Place, returns: str
-) -> None:
-    """I28: silence is transient, and the same bound range read again holds the same messages."""
-    topic, ledger = next(TOPICS), Ledger()
-    kafka.create_topic(topic)
-    # Far more than the client takes and fetches ahead before the kill.
-    ahead = {"queued.max.messages.kbytes": 1024, "max.partition.fetch.bytes": 262_144}
-    body = b"x" * 4_000
-    kafka.publish(topic, [(0, None, body) for _ in range(8_000)])
-    at = place(kafka.connection(**ahead), topic, timeout_seconds=2.0 if returns == "later" else 60.0)
-    (bound,) = (b for b in ledger.find(at) if b.start < b.end)
-    reading = read_range(expecting(at, ledger.bound), bound)
-    offsets = [next(reading).place]
-    kafka.kill()
-    try:
-        if returns == "later":
-            error = refused("UNREACHABLE", lambda: offsets.extend(m.place for m in reading), TransientError)
-            assert topic in error.where
-            assert offsets == list(range(len(offsets))) and len(offsets) < 8_000
-            refused("UNREACHABLE", lambda: ledger.find(at), TransientError)
-    finally:
-        kafka.start()
-    if returns == "later":
-        offsets, reading = [], read_range(expecting(at._replace(timeout_seconds=60.0), ledger.bound), bound)
-    for message in reading:
-        assert message.body == body
-        offsets.append(message.place)
-    assert offsets == list(range(8_000))
 
 
 def test_a_topic_that_is_missing_is_named(kafka: KafkaBroker, place: Place) -> None:

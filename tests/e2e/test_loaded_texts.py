@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
@@ -86,28 +85,3 @@ def test_a_database_that_tells_fewer_digits_stops_and_is_loaded_by_the_types_of_
     assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
     assert landed(pipeline) == [one, one]
     assert main(["prove", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-
-
-def test_an_export_that_is_said_to_have_other_digits_stops_also_by_deletes_of_a_key_g114(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """G-114, G-03: a delete of a key in another spelling would remove nothing."""
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "export.csv").write_text("made,id\n2024-01-01 10:00:00.5,1\n")
-    types = {"made": "datetime2(3)", "id": "int"}
-    load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": types}
-    table = {**ORDERS, "key": ["made"], "types": {"made": "string"}, "initial_load": load}
-    pipeline = Pipeline(tmp_path / "shop", spark, [table], source={"layout": "bare"}, landing_zone=ZONE)
-    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    row = {"made": "2024-01-01 10:00:00.5000000", "id": "1"}
-    cols = (("made", "datetime2(7)"), ("id", "int"))
-    pipeline.deliver("a.jsonl", event("DEL", None, row, cols=cols, commit=11) + b"\n")
-    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
-    assert stopped(pipeline) == "VALUE_INVALID"
-    document = yaml.safe_load(pipeline.file.read_text())
-    document["tables"][0]["initial_load"]["types"]["made"] = "datetime2(7)"
-    pipeline.file.write_text(yaml.safe_dump(document))
-    load_anew(pipeline)
-    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    pipeline.service.poll()
-    assert pipeline.mirrored("dbo", "orders") == []

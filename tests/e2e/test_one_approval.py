@@ -22,8 +22,6 @@ from tests.ces_messages import event
 from tests.e2e.test_reload_table import ORDERS, OTHER, deliver, mirror_of, orders, redeclare, row, state
 from tests.pipeline import Pipeline
 
-RELOAD = ["requested", "deleted", "folder_deleted", "table_gone", "rebuilding", "rebuilt", "table_back"]
-
 
 class Killed(BaseException):
     """What nobody catches."""
@@ -40,7 +38,7 @@ def dying_at(fault: str) -> Iterator[None]:
             raise Killed(name)
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("spark_jobs.reload_table", "open_mirroring.operate.reset_driver", "spark_jobs.cli.resetting"):
+        for module in ("spark_jobs.reload_table", "open_mirroring.operate.reset_driver", "spark_jobs.cli.deciding"):
             patched.setattr(f"{module}.reach", reach)
         yield
 
@@ -89,30 +87,6 @@ def test_a_task_that_waited_while_an_operator_finished_its_reset_begins_no_secon
     assert events(pipeline).count("RESET_REQUESTED") == 2
     assert task(pipeline, "test__reload_table/run 1/approve", spark).generation == 2
     assert events(pipeline).count("RESET_REQUESTED") == 2
-
-
-@pytest.mark.parametrize("fault", RELOAD)
-def test_killed_at_any_step_a_request_is_carried_on_and_never_begun_again(fault: str, tmp_path: Path, spark) -> None:
-    """G-30, D13: whoever finishes it, the task that is tried or cleared afterwards is told so."""
-    pipeline = begun(tmp_path, spark)
-    killed = False
-    with dying_at(f"reset.{fault}"):
-        for _ in range(8):
-            try:
-                if not task(pipeline, "run 1", spark).waits_for:
-                    break
-            except Killed:
-                killed = True
-            pipeline.service.poll()
-    assert killed
-    for _ in range(2):
-        assert not task(pipeline, "run 1", spark).waits_for
-    assert [name for name in events(pipeline) if name in ("RESET_REQUESTED", "REBUILDING", "TABLE_BACK")] == [
-        "RESET_REQUESTED",
-        "REBUILDING",
-        "TABLE_BACK",
-    ]
-    assert state(pipeline).row.generation == 2
 
 
 def test_a_rebuilding_that_stopped_begins_anew_only_for_another_request(tmp_path: Path, spark) -> None:

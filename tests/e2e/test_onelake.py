@@ -14,13 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from fabric_emulator.web.emulator_server import EmulatorServer
-from fabric_emulator.web.faults import Fault, Kind
-from open_mirroring.errors import TransientError
+from fabric_emulator.web.faults import Fault
 from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.tables import mirrored_table
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
@@ -29,15 +27,6 @@ from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, render
 from workload_generator.delivery import Delivery
 from workload_generator.transports import json_lines
-
-FAULTS: dict[Kind, tuple[str, ...]] = {
-    "unavailable_before": ("create", "append", "flush", "rename", "read", "properties", "list", "delete"),
-    "unavailable_after": ("create", "append", "flush", "rename", "delete"),
-    "dropped_after": ("create", "append", "flush", "rename", "delete"),
-    "duplicated": ("create", "append", "flush", "rename", "delete"),
-    "throttled": ("create", "flush", "rename", "list"),
-    "token_expired": ("create", "append", "flush", "rename", "read"),
-}
 
 
 @pytest.fixture
@@ -78,30 +67,6 @@ def test_a_history_ends_exactly_and_an_idle_tick_is_cheap_r_04(tmp_path: Path, s
     assert server.faults.calls() == {"list": 1, "status": 2}, "the zone, the database, its tables"
     names = {path.name for path in pipeline.zone.rglob("*") if path.is_file()}
     assert {name for name in names if not name.endswith(".parquet")} == {"_incarnation.json", "_metadata.json"}
-
-
-def test_a_history_ends_exactly_whatever_the_wire_does(
-    tmp_path: Path, spark, server: EmulatorServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """O-08: calls fail before and after their effect, come twice, are throttled, and tokens expire under them."""
-    monkeypatch.setattr(RetryBudget, "back_off", lambda self, attempt: None)
-    made = history(seed=12)
-    messages = render(made.changes, CesOptions(max_data_bytes=1_700, seed="b"), Delivery(partitions=3, disorder=40))
-    pipeline = pipeline_of(tmp_path, spark, server)
-    for kind, verbs in FAULTS.items():
-        for verb in verbs:
-            # A token that is refused twice in a row is no accident but a refusal, and ends the run.
-            times = 1 if kind == "token_expired" else None
-            server.faults.add(Fault(kind, verb, times=times, probability=0.04))
-    for tick, part in enumerate(slices(messages, 6)):
-        pipeline.deliver(f"{tick}.jsonl", json_lines(part, layout="wrapped"))
-        try:
-            pipeline.tick()
-        except TransientError:
-            continue  # the next tick goes on
-    server.faults.clear()
-    pipeline.tick()
-    assert_mirrored(pipeline, made)
 
 
 def test_the_login_travels_to_workers_in_memory_only(

@@ -32,22 +32,6 @@ def test_partial_rows_stop_their_table_with_the_setting_to_change(tmp_path: Path
     assert "@include_all_columns = 1" in (state.stop_what or "")
 
 
-def test_partial_rows_are_completed_across_ticks_also_when_they_come_late(tmp_path: Path, spark) -> None:
-    """C-44, C-70, G-04, G-09: the row is what its changes tell, oldest first, whenever they arrive."""
-    pipeline = Pipeline(tmp_path, spark, [{**ORDERS, "complete_rows": True}], source={"layout": "bare"})
-    first = [event("INS", {"id": key, "name": "Ada", "price": "1.00"}, commit=1, sequence=int(key)) for key in "123"]
-    pipeline.deliver("a.jsonl", bare(*first))
-    pipeline.tick()
-    # Newer than the one that comes in the next file.
-    pipeline.deliver("b.jsonl", bare(partly(5, "1", PRICE, price="5.00"), partly(6, "2", NAME, name="Eve")))
-    pipeline.tick()
-    pipeline.deliver("c.jsonl", bare(partly(4, "1", NAME, name="Late")))
-    pipeline.tick()
-    rows = [("1", "Late", "5.00"), ("2", "Eve", "1.00"), ("3", "Ada", "1.00")]
-    found = [(str(r["id"]), r["name"], str(r["price"])) for r in in_order(pipeline.mirrored("dbo", "orders"), ["id"])]
-    assert found == rows
-
-
 def test_a_row_whose_insert_comes_late_is_published_by_the_run_that_reads_it(tmp_path: Path, spark) -> None:
     """G-04, G-107, C-87: that run looks at all that has come since, not only at what it had when it stopped."""
     pipeline = Pipeline(tmp_path, spark, [{**ORDERS, "complete_rows": True}], source={"layout": "bare"})
@@ -182,10 +166,3 @@ def test_an_export_that_is_gone_for_a_while_holds_up_its_load_only(tmp_path: Pat
     assert dict(load(pipeline).rows) == {"dbo.orders": 3}
     pipeline.tick()
     assert [row[1] for row in shown(pipeline)] == ["Ada", "Liz", "Kim"]
-
-
-def test_a_key_that_a_load_holds_twice_stops_its_table(tmp_path: Path, spark) -> None:
-    """G-02, G-08: which of the two rows is true is nobody's guess."""
-    pipeline = loaded(tmp_path, spark, *LINES, "3,Kai,3.00,,")
-    stopped = load(pipeline).stopped or pipeline.publish().stopped
-    assert any(code in stopped["dbo.orders"] for code in ("KEY_INVALID", "IDENTITY_CONFLICT"))

@@ -40,24 +40,3 @@ def test_pieces_are_given_up_in_time_although_nothing_comes_any_more_c56(
     assert (extracted.batch, dict(extracted.counts), codes(pipeline)) == (2, {"expired": 1}, ["FRAGMENTS_INCOMPLETE"])
     assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
     assert (len(pipeline.reader.batches(above=0)), codes(pipeline)) == (2, ["FRAGMENTS_INCOMPLETE"]), "once"
-
-
-def test_files_that_nothing_reads_are_dead_letters_g06(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """G-06: a packed file of another kind holds changes; one that is hidden or still being written holds none yet."""
-    pipeline = Pipeline(tmp_path, spark, TABLES, source=BARE)
-    rows = [{"id": str(key), "name": None, "price": None} for key in range(3)]
-    pipeline.deliver("a.JSONL", lines(event("INS", rows[0], commit=1)))
-    pipeline.deliver("b.jsonl.zst", lines(event("INS", rows[1], commit=2)))
-    for name in (".c.jsonl", "_d/e.jsonl", "f.jsonl.part", "g.jsonl~"):
-        pipeline.deliver(name, lines(event("INS", rows[2], commit=3)))
-    pipeline.tick()
-    assert [row["id"] for row in pipeline.mirrored("dbo", "orders")] == [0]
-    assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
-    assert "FILE_UNKNOWN" in capsys.readouterr().out
-    (letter,) = dead_letters(pipeline.log, pipeline.reader, 100).letters
-    assert (letter.code, letter.origin, letter.table) == ("FILE_UNKNOWN", "b.jsonl.zst", None)
-    assert ".jsonl.gz" in letter.reason
-    assert "accept" in letter.way_out
-    assert len(pipeline.reader.batches(above=0)) == 1, "it is told once"

@@ -20,8 +20,10 @@ from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 from spark_jobs.sources.transports.message_files import LineFiles
+from tests.e2e.test_bad_input import wrapped
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline
+from tests.qlik_messages import ROW, avro_schema, change, datum
 from workload_generator.delivery import Delivery
 from workload_generator.qlik_messages import QlikMessageOptions, registered, render
 from workload_generator.transports import json_lines
@@ -124,6 +126,23 @@ def test_an_answer_that_is_no_schema_is_worth_another_try_and_is_not_kept_k62(
     for at in range(len(answers)):
         with pytest.raises(TransientError, match=r"UNREACHABLE.*answer"):
             SchemaRegistry(resolve("registry")).schemas([f"cdc:schema:registry:{at}"])
+
+
+def test_schemas_of_others_are_dead_letters_of_their_messages_alone_k62(
+    tmp_path: Path, spark, registry: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schemas = [avro_schema(table="a"), {"type": "record", "name": "acme.Customer", "fields": []}]
+    monkeypatch.setattr(Registry, "schemas", {number: json.dumps(one) for number, one in enumerate(schemas, 1)})
+    monkeypatch.setattr(Registry, "odd", {"3": {"schemaType": "JSON", "schema": '{"type": "object"}'}})
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry))
+    tables = [{"source": "dbo.a", "target": "dbo/a", "key": ["id"]}]
+    pipeline = Pipeline(tmp_path, spark, tables, source={"format": "qlik-message", "schema_registry": "registry"})
+    row = b"\x00\x00\x00\x00\x01" + datum(avro_schema(table="a"), change("INSERT", ROW))
+    pipeline.deliver("1.jsonl", wrapped([b"\x00\x00\x00\x00\x03{}", b"\x00\x00\x00\x00\x02\x02", row]))
+    pipeline.tick()
+    letters = [(x["code"], x["place"], x["tbl"]) for x in pipeline.letters()]
+    assert letters == [("METADATA_MISSING", 0, None), ("METADATA_MISSING", 1, None)]
+    assert [found["id"] for found in pipeline.mirrored("dbo", "a")] == [7]
 
 
 def test_a_mirror_file_is_begun_by_what_the_registry_tells(

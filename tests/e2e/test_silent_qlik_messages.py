@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -22,13 +19,11 @@ from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from spark_jobs.extract.fragment_joining import FragmentJoining
 from tests.e2e.test_lost_ledger import forget
 from tests.e2e.test_rebuild_ledger import APPLY
-from tests.e2e.test_reload_table import redeclare
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
-from tests.qlik_messages import ROW, avro_schema, change, datum, dt, enveloped, md
+from tests.qlik_messages import ROW, change, dt, enveloped, md
 from workload_generator.delivery import Message
 from workload_generator.transports import WINDOW, capture_files
 
@@ -178,102 +173,6 @@ def test_a_structure_given_by_hand_reads_what_nothing_announced_k61(tmp_path: Pa
     assert lines.rows("a") == landed(1, 3)
 
 
-def test_what_waits_is_tried_again_only_when_the_given_structures_change_k61(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[bool] = []
-    join = FragmentJoining.join
-
-    def joining(*args: Any, announced: bool) -> list[dict[str, Any]]:
-        tried.append(announced)
-        return join(*args, announced=announced)
-
-    monkeypatch.setattr(FragmentJoining, "join", joining)
-    lines = Lines(tmp_path, spark)
-    before = lines.pipeline.file.read_text()
-
-    def give(table: str) -> None:
-        columns = {"id": "INT4", "name": "WSTRING(100)", "price": "NUMERIC(8,2)", "note": "NCLOB"}
-        given = json.dumps([{"table": table, "key": ["id"], "columns": columns}])
-        lines.pipeline.file.write_text(f"{before}\nstructures: {given}\n")
-
-    for number, table in enumerate((None, "dbo.b", "dbo.b", "dbo.a", "dbo.a"), 1):
-        if table:
-            give(table)
-        lines.send(of(A, number, number=number, schema="dbo", table="a"))
-        lines.tick()
-    assert tried == [False, True, False, True, False]
-    assert lines.rows("a") == landed(1, 2, 3, 4, 5)
-
-
-class Registry(BaseHTTPRequestHandler):
-    """Knows a schema of messages of changes under 1, and things of others under 2 and 3."""
-
-    schemas: ClassVar[dict[str, dict[str, str]]] = {
-        "1": {"schema": json.dumps(avro_schema(table="a"))},
-        "2": {"schemaType": "JSON", "schema": '{"type": "object"}'},
-        "3": {"schema": json.dumps({"type": "record", "name": "acme.Customer", "fields": []})},
-    }
-
-    def do_GET(self) -> None:
-        body = json.dumps(self.schemas[self.path.partition("?")[0].rpartition("/")[2]]).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    connection = {"conn_type": "http", "host": f"http://127.0.0.1:{server.server_address[1]}"}
-    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", json.dumps(connection))
-    yield
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_one_schema_of_others_in_a_registry_is_a_dead_letter_of_its_messages_k62(
-    tmp_path: Path, spark: Any, registry: None
-) -> None:
-    """Every run of all tables failed by it."""
-    import base64
-
-    pipeline = Pipeline(tmp_path, spark, TABLES, source={"format": "qlik-message", "schema_registry": "registry"})
-    bodies = [b"\x00\x00\x00\x00\x02{}", b"\x00\x00\x00\x00\x03\x02",
-              b"\x00\x00\x00\x00\x01" + datum(avro_schema(table="a"), change("INSERT", row(1)))]  # fmt: skip
-    text = "".join(
-        json.dumps({"topic": "t", "partition": 0, "offset": at, "encoding": "base64",
-                    "value": base64.b64encode(body).decode()}) + "\n"
-        for at, body in enumerate(bodies)
-    )  # fmt: skip
-    pipeline.deliver("1.jsonl", text.encode())
-    main(["tick", str(pipeline.file)])
-    pipeline.service.poll()
-    assert [(x["code"], x["place"], x["tbl"]) for x in pipeline.letters()] == [
-        ("METADATA_MISSING", 0, None),
-        ("METADATA_MISSING", 1, None),
-    ]
-    assert [found["id"] for found in pipeline.mirrored("dbo", "a")] == [1]
-
-
-def test_a_message_that_comes_again_by_other_columns_is_the_same_g02_g12(tmp_path: Path, spark: Any) -> None:
-    """The mirror file takes a column more, or less, and the task repeats a transaction: the table stopped for ever."""
-    lines = Lines(tmp_path, spark, tables=[{**TABLES[0], "columns": {"exclude": ["name"]}}, TABLES[1]])
-    lines.send(MD_A, MD_B, of(A, 1), of(B, 1))
-    assert lines.tick() == Exit.DONE
-    redeclare(lines.pipeline, TABLES[0], {**TABLES[1], "columns": {"exclude": ["name"]}})
-    lines.send(of(A, 1), of(B, 1))
-    assert lines.tick() == Exit.TABLES_STOPPED
-    assert lines.stop("a")[0] is None and lines.stop("b")[0] == "SCHEMA_CHANGED", "that is of what was published"
-
-
 def test_rows_of_a_load_that_differ_in_two_partitions_stop_the_table_k18(tmp_path: Path, spark: Any) -> None:
     """The one with the higher offset won, which says nothing: in one batch, and in two."""
     lines = Lines(tmp_path, spark)
@@ -286,36 +185,6 @@ def test_rows_of_a_load_that_differ_in_two_partitions_stop_the_table_k18(tmp_pat
     lines.send((2, load(B, 2, "new")))
     lines.tick()
     assert lines.stop("b")[0] == "IDENTITY_CONFLICT"
-
-
-def test_a_row_of_a_load_that_is_sent_once_more_is_no_reload_k18_k67(tmp_path: Path, spark: Any) -> None:
-    lines = Lines(tmp_path, spark)
-    lines.send(
-        MD_A, load(A, 1), load(A, 2), of(A, 2, "new", "UPDATE", number=5, changeMask="02"), load(A, 1), load(A, 2)
-    )
-    assert lines.tick() == Exit.DONE
-    lines.send(load(A, 2), load(A, 1))
-    assert lines.tick() == Exit.DONE
-    assert (lines.stop("a")[0], lines.rows("a")) == (None, landed(1, (2, "new")))
-    lines.send(load(A, 1, "other"))
-    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
-
-
-def test_a_load_that_comes_a_second_time_lacks_no_row_of_the_first_g85(tmp_path: Path, spark: Any) -> None:
-    """A row that is gone from the source stays at the target for ever; the stop passes once all have come again."""
-    lines = Lines(tmp_path, spark)
-    lines.send(MD_A, load(A, 1), load(A, 2), load(A, 3), load(A, 4), load(A, 3))
-    assert lines.tick() == Exit.DONE, "a single message that came again is no load"
-    lines.send(load(A, 1))
-    assert lines.tick() == Exit.TABLES_STOPPED
-    code, what = lines.stop("a")
-    assert code == "LOAD_REPEATED" and "2 rows of a full load came again, and 2 of the earlier" in (what or "")
-    lines.send(load(A, 2), load(A, 4, "Eve"), load(A, 5))
-    assert lines.tick() == Exit.DONE
-    assert (lines.stop("a")[0], lines.rows("a")) == (None, landed(1, 2, 3, (4, "Eve"), 5))
-    lines.send(load(A, 4, "Zoe"), load(A, 1), load(A, 2))
-    lines.tick()
-    assert lines.stop("a")[0] is None, "each row came more than once"
 
 
 def test_a_reload_in_another_partition_than_the_changes_is_noticed_k18_k67(tmp_path: Path, spark: Any) -> None:
@@ -404,41 +273,3 @@ def test_tombstones_foreign_tables_and_other_formats_do_no_harm_unseen_k63_k64_k
     assert lines.codes() == [("MESSAGE_INVALID", "dbo.b")]
     assert (lines.stop("b")[0], lines.stop("a")[0]) == ("CHANGES_MISSING", None)
     assert lines.rows("a") == landed(1)
-
-
-def test_a_new_row_that_does_not_tell_all_columns_is_no_row_with_nulls_k23_k68(tmp_path: Path, spark: Any) -> None:
-    """With `complete_rows` such an INSERT was published with NULL for what it does not tell."""
-    tables = [{**TABLES[0], "complete_rows": True}, TABLES[1]]
-    lines = Lines(tmp_path, spark, tables=tables)
-    lines.send(MD_A, MD_B, of(A, 1), dt("INSERT", {**row(2), "name": None}, schema_id=A, number=2, columnMask="0D"))
-    lines.send(of(B, 1), dt("INSERT", {**row(2), "name": None}, schema_id=B, number=2, columnMask="0D"))
-    assert lines.tick() == Exit.TABLES_STOPPED
-    assert (lines.stop("a")[0], lines.stop("b")[0]) == ("ROW_INCOMPLETE", "PARTIAL_ROWS")
-
-
-def test_times_as_keys_are_mirrored_and_lose_no_digit_k66(tmp_path: Path, spark: Any) -> None:
-    timed = [("at", "DATETIME", 0, 0, 0, 1), ("name", "WSTRING", 100, 0, 0, 0)]
-    tables = [{**table, "key": ["at"]} for table in TABLES]
-    lines = Lines(tmp_path, spark, tables=tables)
-    said = "2024-01-01 12:00:00.{}"
-
-    def at(schema_id: str, digits: str, number: int, operation: str = "INSERT") -> bytes:
-        return dt(operation, {"at": said.format(digits), "name": "x"}, schema_id=schema_id, number=number)
-
-    lines.send(md(timed, schema_id=A, table="a"), md(timed, schema_id=B, table="b"))
-    lines.send(at(A, "1234560", 1), at(A, "5", 2), at(A, "123456", 3, "DELETE"), at(B, "1234567", 4))
-    assert lines.tick() == Exit.TABLES_STOPPED
-    assert (lines.stop("a")[0], lines.stop("b")[0]) == (None, "KEY_UNKNOWN")
-    assert [str(found["at"]) for found in lines.pipeline.mirrored("dbo", "a")] == ["2024-01-01 12:00:00.500000"]
-
-
-def test_a_registry_that_is_away_is_tried_again_k62(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pipeline = Pipeline(tmp_path, spark, TABLES, source={"format": "qlik-message", "schema_registry": "away"})
-    line = {"topic": "t", "partition": 0, "offset": 0, "encoding": "base64", "value": "AAAAAAEA"}
-    pipeline.deliver("1.jsonl", json.dumps(line).encode() + b"\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW_CONN_AWAY", json.dumps({"conn_type": "http", "host": "http://127.0.0.1:9"}))
-        assert main(["tick", str(pipeline.file)]) == Exit.TRANSIENT
-    assert "UNREACHABLE" in capsys.readouterr().err

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -26,8 +23,6 @@ from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
-from tests.postgres import PostgresServer
-from tests.qlik_change_rows import sequence
 
 COLS = (("id", "int"), ("name", "nvarchar(max)"), ("price", "decimal(8,2)"))
 TABLES = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in ("orders", "clean")]
@@ -246,25 +241,6 @@ def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
     assert (number, manifest, pipeline.reader.batches()) == (1, None, [])
 
 
-def test_an_added_partition_is_read_from_its_first_message(
-    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """C-90: partitions can grow; their messages belong to the next batch, and the order is that of the source."""
-    pipeline = over_kafka(tmp_path, spark, topic)
-    publish(kafka, topic, range(1, 11))
-    pipeline.tick()
-    kafka.add_partitions(topic, 3)
-    newer = event("UPD", {"id": "1", "name": "new", "price": "1.50"}, commit=50, cols=COLS, pkkey={"id": 1})
-    older = event("UPD", {"id": "1", "name": "old", "price": "1.50"}, commit=40, cols=COLS, pkkey={"id": 1})
-    kafka.publish(topic, [(0, None, newer), (2, None, older), (2, None, ordered(60, "Ada", "clean"))])
-    extracted, _ = pipeline.tick()
-    assert extracted.counts["changes"] == 3 and "partition 2 was added" in caplog.text
-    found = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
-    assert found == in_order(landed([1], "new") + landed(range(2, 11), "Ada"), ["id"])
-    assert pipeline.mirrored("dbo", "clean") == landed([60], "Ada")
-    assert pipeline.numbers("dbo.schema/orders") == [1, 2]
-
-
 def test_a_partition_that_was_empty_at_the_first_look_comes_up_with_its_next_message_g143(
     tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str
 ) -> None:
@@ -308,74 +284,3 @@ def test_a_topic_under_another_name_leaves_tables_unverified_and_holds_nothing_b
     assert f"dbo.orders: rows unverified up to batch 1: `source` no longer names topics '{topic}'" in tick(other)
     keys = sorted(one["id"] for one in pipeline.mirrored("dbo", "orders"))
     assert keys == [1, 2, 3, 4, 6, 7, 8], "whole are those below what both partitions of the new topic have shown"
-
-
-# --- a database that drops the connection ------------------------------------------------------------------------
-
-LOCK = 20_240_101
-ROWS = 25_000
-
-
-def test_a_connection_terminated_in_mid_read_costs_one_tick(
-    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D14, T-18: transient; the next tick reads the same interval, whole, and nothing is doubled."""
-    header = "header__change_seq varchar(35), header__change_oper varchar(1), id int, name text"
-    stamp = sequence(0)[:16]
-    numbered = f"'{stamp}' || lpad(i::text, 19, '0'), 'I', i, 'row ' || i"
-    postgres.execute(
-        "DROP SCHEMA IF EXISTS shop CASCADE",
-        "CREATE SCHEMA shop",
-        f"CREATE TABLE shop.orders ({header})",
-        f"CREATE TABLE shop.clean__ct ({header})",
-        f"INSERT INTO shop.orders SELECT {numbered} FROM generate_series(1, {ROWS}) i",
-        f"INSERT INTO shop.clean__ct SELECT {numbered} FROM generate_series(1, 3) i",
-        # A reader waits at this row, behind the first rows that it was given, until nobody holds the lock.
-        f"CREATE FUNCTION shop.waiting(told text) RETURNS text STABLE LANGUAGE plpgsql AS "
-        f"$$ BEGIN PERFORM pg_advisory_lock_shared({LOCK}); RETURN told; END $$",
-        f"CREATE VIEW shop.orders__ct AS SELECT header__change_seq, header__change_oper, id, "
-        f"CASE WHEN id = {ROWS - 1_000} THEN shop.waiting(name) ELSE name END AS name FROM shop.orders",
-    )
-    content = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user,
-               "password": postgres.password, "schema": postgres.database}  # fmt: skip
-    monkeypatch.setenv("AIRFLOW_CONN_QLIK_TARGET", json.dumps(content))
-    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("orders", "clean")]
-    source = {"format": "qlik-change-table", "transport": "jdbc", "connection": "qlik_target", "path": "",
-              "layout": None}  # fmt: skip
-    pipeline = Pipeline(tmp_path, spark, tables, source=source)
-    holder = postgres.connect()
-    ended: list[int] = []
-    killer = Thread(target=partial(terminate_the_reader, postgres, ended))
-    try:
-        with holder.cursor() as cursor:
-            cursor.execute(f"SELECT pg_advisory_lock({LOCK})")
-        killer.start()
-        error = failed("UNREACHABLE", pipeline.extract, TransientError)
-    finally:
-        killer.join(300)
-        holder.close()
-    assert len(ended) == 1 and "terminating connection" in error.what and postgres.password not in str(error)
-    assert "connection qlik_target" in (error.where or "")
-    number, ranges, manifest = open_batch(pipeline)
-    assert (number, manifest) == (1, None) and ranges is not None
-    extracted, _ = pipeline.tick()
-    assert (extracted.batch, extracted.counts["messages"], extracted.counts["changes"]) == (1, ROWS + 3, ROWS + 3)
-    for table, rows in (("orders", ROWS), ("clean", 3)):
-        found = pipeline.mirrored("shop", table)
-        assert sorted((row["id"], row["name"]) for row in found) == [(i, f"row {i}") for i in range(1, rows + 1)]
-        assert pipeline.numbers(f"shop.schema/{table}") == [1]
-    assert [batch for batch, _, _ in pipeline.reader.batches()] == [1]
-
-
-def terminate_the_reader(postgres: PostgresServer, ended: list[int]) -> None:
-    """End the backend that waits for the lock, once there is one."""
-    connection = postgres.connect()
-    deadline = time.monotonic() + 300
-    with connection.cursor() as cursor:
-        while not ended and time.monotonic() < deadline:
-            cursor.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory'")
-            ended += [pid for (pid,) in cursor.fetchall()]
-            time.sleep(0.05)
-        for pid in ended:
-            cursor.execute("SELECT pg_terminate_backend(%s)", (pid,))
-    connection.close()

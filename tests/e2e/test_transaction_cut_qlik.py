@@ -12,14 +12,14 @@ import pytest
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.e2e.test_bad_input import wrapped
-from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices
-from tests.e2e.test_transaction_cut import complete_below, set_consistency
-from tests.pipeline import Pipeline, in_order
+from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
+from tests.e2e.test_transaction_cut import assert_shows, complete_below, set_consistency
+from tests.pipeline import Pipeline
 from tests.postgres import PostgresServer
 from tests.qlik_change_tables_sql import postgresql_statements
 from tests.qlik_messages import ROW, dt, md
 from workload_generator.delivery import Delivery
-from workload_generator.history import SHOP_TABLES, Change, History, fold, random_history
+from workload_generator.history import SHOP_TABLES, Change, History, random_history
 from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
 from workload_generator.qlik_change_tables import change_sequence as stored_sequence
 from workload_generator.qlik_messages import QlikMessageOptions, change_sequence, render
@@ -37,16 +37,7 @@ def whole_changes(pipeline: Pipeline, made: History, sequence: SequenceOf) -> li
 
 
 def assert_shows_whole_transactions(pipeline: Pipeline, made: History, sequence: SequenceOf = change_sequence) -> int:
-    """Every table is the fold of the transactions below the complete position; returns how many changes these are."""
-    whole = whole_changes(pipeline, made, sequence)
-    then = History(made.tables, made.initial, whole, fold(whole, made.initial))
-    for table in SHOP_TABLES:
-        shown = pipeline.mirrored("shop", table.name) if pipeline.numbers(FOLDERS[table.full_name]) else []
-        expected = in_order(then.typed_final(table.full_name), list(table.key)) if complete_below(pipeline) else []
-        names = expected[0].keys() if expected else set()
-        rows = [{name: row[name] for name in row if name in names} for row in shown]
-        assert in_order(rows, list(table.key)) == expected, table.full_name
-    return len(whole)
+    return assert_shows(pipeline, made, whole_changes(pipeline, made, sequence))
 
 
 def assert_is_sound(pipeline: Pipeline, spark: Any) -> None:

@@ -19,7 +19,7 @@ from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.transports import json_lines
-from spark_jobs.sources.transports.capture_files import CaptureFiles
+from spark_jobs.sources.transports.capture import CaptureFiles
 from spark_jobs.sources.transports.json_lines import LineBlock, read_blocks, read_lines
 from spark_jobs.sources.transports.message_files import LineFiles
 from tests.ces_messages import event, split

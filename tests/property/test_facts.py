@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import given
 
 from open_mirroring.changes.manifest import Facts, Manifest
 from open_mirroring.changes.places_seen import PlacesSeen
-from open_mirroring.facts import column_lists, foreign_tables, full_loads, read_places, stream_epochs
+from open_mirroring.facts import column_lists, full_loads, read_places
 from open_mirroring.facts.column_lists import COLUMN_LISTS, ColumnList
 from open_mirroring.facts.foreign_tables import FOREIGN, Ignored
 from open_mirroring.facts.full_loads import FULL_LOADS, SHORTEST_VALUES, LoadPlaces
@@ -98,20 +97,6 @@ def test_places_read_do_not_depend_on_the_order_of_batches(batches: list[list[Ru
         return reduce(lambda known, runs: known | read_places.fold(known, {"p": runs}), order, {})
 
     assert known(random.sample(batches, len(batches))) == known(batches)
-
-
-def test_ignored_messages_add_up_over_batches() -> None:
-    first, second = datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 6, tzinfo=UTC)
-    known = foreign_tables.fold({}, {"dbo.x": Ignored(3, "0B")}, 1, first)
-    known |= foreign_tables.fold(known, {"dbo.x": Ignored(1, "0A")}, 4, second)
-    assert known["dbo.x"] == ("dbo.x", 4, 1, first, 4, second, "0B")
-
-
-def test_only_the_first_stream_has_an_ordinal_by_itself() -> None:
-    """G-01: of a later one nothing tells what happened in between; of two at once, which came first."""
-    assert stream_epochs.fold({}, ["s"]) == ({"s": 0}, [])
-    assert stream_epochs.fold({"s": 0}, ["s", "t"]) == ({}, ["t"])
-    assert stream_epochs.fold({}, ["s", "t"]) == ({}, ["s", "t"])
 
 
 def test_a_row_of_a_load_behind_changes_is_a_reload() -> None:

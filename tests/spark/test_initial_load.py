@@ -137,11 +137,6 @@ def parquet(path: Path, **columns: Any) -> Path:
 INT = pa.int32()
 BAD_EXPORTS: dict[str, tuple[str, dict[str, Any], Callable[[Path], object]]] = {
     "KEY_INVALID": ("a.parquet, row 2", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1, None], INT))),
-    "KEY_INVALID in a chunk": (
-        "a.parquet, row 1, and ",
-        {},
-        lambda p: parquet(p / "a.parquet", id=pa.array([3, 1, 3], INT)),
-    ),
     "KEY_INVALID across chunks": (
         "b.parquet, row 1",
         {},
@@ -177,29 +172,6 @@ BAD_EXPORTS: dict[str, tuple[str, dict[str, Any], Callable[[Path], object]]] = {
         {"format": "csv", "types": {"id": "int", "d": "varchar(9)"}},
         lambda p: _text(p / "a.csv", "id,d\n1,2,3\n"),
     ),
-    "LOAD_INVALID truncated Parquet": (
-        "a.parquet",
-        {},
-        lambda p: (f := parquet(p / "a.parquet", id=pa.array([1], INT))).write_bytes(f.read_bytes()[:-6]),
-    ),
-    "LOAD_INVALID zero bytes": ("a.parquet", {}, lambda p: _text(p / "a.parquet", "")),
-    "PLACE_MISSING": ("", {}, lambda p: p.mkdir()),
-    "LOAD_INVALID foreign file": ("a.parquet.gz", {}, lambda p: _text(p / "a.parquet.gz", "x")),
-    "LOAD_INVALID hidden data": (
-        "_b.parquet",
-        {},
-        lambda p: [parquet(p / name, id=pa.array([1], INT)) for name in ("a.parquet", "_b.parquet")],
-    ),
-    "LOAD_INVALID Delta table": (
-        "Delta",
-        {},
-        lambda p: [parquet(p / "a.parquet", id=pa.array([1], INT)), _text(p / "_delta_log" / "0.json", "{}")],
-    ),
-    "LOAD_INVALID partitioned": (
-        "y=2024",
-        {},
-        lambda p: parquet(p / "y=2024" / "a.parquet", id=pa.array([1], INT)),
-    ),
     "TYPE_UNSUPPORTED": ("", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1], INT), l=pa.array([[1]]))),
     "COLUMN_NAME_INVALID": (
         "a.csv",
@@ -215,14 +187,6 @@ BAD_EXPORTS: dict[str, tuple[str, dict[str, Any], Callable[[Path], object]]] = {
         "a.csv",
         {"format": "csv", "types": {"id": "int", "gone": "int"}},
         lambda p: _text(p / "a.csv", "id\n1\n"),
-    ),
-    "LOAD_INVALID of two schemas": (
-        "b.parquet",
-        {},
-        lambda p: [
-            parquet(p / "a.parquet", id=pa.array([1], INT)),
-            parquet(p / "b.parquet", id=pa.array([2], pa.int64())),
-        ],
     ),
 }
 

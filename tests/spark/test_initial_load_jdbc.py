@@ -152,7 +152,7 @@ def test_chunks_cover_every_row_once(tmp_path: Path, spark, source: PostgresServ
     loaded = load(pipeline)
     assert loaded.stopped["shop.twice"].startswith("KEY_INVALID: two rows have the same key: chunk 1, row 1 as read")
     assert loaded.stopped["shop.texts"].startswith("CONFIG_INVALID")
-    assert "CONFIG_INVALID: the column 'until' has no ranges: 'infinity'" in loaded.stopped["shop.endless"]
+    assert "CONFIG_INVALID: the column 'until' cannot be cut into ranges: 'infinity'" in loaded.stopped["shop.endless"]
     assert loaded.rows == {"shop.keyed": 1000, "shop.dated": 90}
     # 1000 rows in three chunks of a third each: none of them fits into one file of 300.
     assert (loaded.files["shop.keyed"], len(loaded.files["shop.dated"])) == ([1, 2, 3, 4, 5, 6], 4)

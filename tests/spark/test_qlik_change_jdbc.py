@@ -40,18 +40,14 @@ from spark_jobs.sources.qlik.change_table.jdbc import (
 from spark_jobs.sources.qlik.change_table.jdbc_table import Slice
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.postgres import PostgresServer
-from tests.property.test_qlik_change_tables import folded as fold
-from tests.property.test_qlik_change_tables import history_of
 from tests.qlik_change_rows import sequence
 from tests.qlik_change_tables_sql import (
     apply_exception,
     control_table_statements,
-    postgresql_statements,
     suspended,
 )
 from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
-from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
-from workload_generator.tables import SHOP_TABLES, TableDef
+from workload_generator.tables import TableDef
 
 READING = ChangeTableFormat()
 HEADER = (
@@ -329,15 +325,6 @@ def test_rows_from_before_partitioning_are_read_too(tmp_path: Path, spark, sourc
     assert at.find(spark, bound_of(found)).ranges == []
 
 
-def test_t91_a_row_with_an_empty_sequence_is_a_dead_letter(tmp_path: Path, spark, source: PostgresServer) -> None:
-    insert(source, 1, "I", 1, "x")
-    source.execute("INSERT INTO shop.items__ct VALUES ('', 'I', NULL, NULL, 2, 'y'), (NULL, 'I', NULL, NULL, 3, 'z')")
-    found = place().find(spark, {}).ranges
-    rows = read(spark, place(), found, tmp_path)
-    assert sorted((row.kind, row.code or "") for row in rows) == [
-        ("change", ""), ("rejected", "HEADER_INVALID"), ("rejected", "HEADER_INVALID")]  # fmt: skip
-
-
 def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) -> None:
     """Bad input: the reason is told, the other tables go on, and what is not there yet is waited for."""
     source.execute(
@@ -534,43 +521,6 @@ def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
     assert source.password not in str(failure.value)
     connect(monkeypatch, source, source.port)
     assert len(read(spark, place(), [found], tmp_path / "whole")) == 3000
-
-
-@pytest.mark.parametrize("minutes", [None, 1])
-def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
-    tmp_path: Path, spark, source: PostgresServer, minutes: int | None
-) -> None:
-    """G-09, T-18, T-34: batch after batch, with masks in bytes and columns that are added on the way (T-33)."""
-    source.execute(*(f"DROP SCHEMA IF EXISTS {name} CASCADE" for name in ("dbo", "control")))
-    history = history_of(11)
-    options = ChangeTableOptions(binary_mask=True, partition_minutes=minutes)
-    statements = list(postgresql_statements(SHOP_TABLES, stored_changes(history.changes, options), options))
-    tables = {table.full_name: NamedChangeTable(table.schema, f"{table.name}__ct") for table in SHOP_TABLES}
-    mirrored_tables = {t.full_name: MirroredTable(t.full_name, t.key) for t in SHOP_TABLES}
-    control = SourceName("control", "attrep_cdc_partitions") if minutes else None
-    at = ChangeTables("shop_db", tables, control=control)
-    bound: dict[str, int] = {}
-    rows: list[LogRow] = []
-    third = len(statements) // 3
-    for batch, part in enumerate((statements[:third], statements[third : 2 * third], statements[2 * third :])):
-        source.execute(*part)
-        found = at.find(spark, bound).ranges
-        bound |= bound_of(*found)
-        log = partial(begin_log, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
-        parts = at.read(spark, found, log, "test")
-        files = [str(tmp_path / file["path"]) for part in parts for file in part.written.files]
-        for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
-            rows.append(LogRow(**line))
-    assert at.find(spark, bound).ranges == []
-    assert {row.kind for row in rows} == {"change"}
-    mirrored = {name: sorted(map(cells, found.values())) for name, found in fold(rows).items() if found}
-    for name in history.tables:
-        assert mirrored.get(name, []) == sorted(map(cells, history.typed_final(name))), name
-
-
-def cells(row: dict[str, Any]) -> str:
-    """A row to compare: a column that was added since it was written is missing in it, and NULL; guids are capitals."""
-    return str(sorted((name, str(value).upper()) for name, value in row.items() if value is not None))
 
 
 @pytest.fixture(params=["copy", "jdbc"])

@@ -6,6 +6,7 @@ Public source: Microsoft Learn, *JSON Message format - change event streaming*.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -71,28 +72,21 @@ class CesDecoder(Decoder):
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
         rows: list[LogRow] = []
         facts: NewFacts = {}
-        total = changes = fragments = ignored = rejected = 0
+        kinds = Counter[str]()
         senders, untold = set[Sender](), set[str]()
         for message in messages:
-            total += 1
             outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
             found = outcome.rows
-            if not found:
-                ignored += 1
-                FOREIGN.add(facts, Ignored(1, outcome.at), name=outcome.foreign)
-                continue
+            kind = found[0].kind if found else ""
+            kinds[kind] += 1
             rows += found
-            kind = found[0].kind
-            if kind == CHANGE:
-                changes += 1
+            if not found:
+                FOREIGN.add(facts, Ignored(1, outcome.at), name=outcome.foreign)
+            elif kind == CHANGE:
                 senders.add((found[0].tbl or "", outcome.sender))
                 if outcome.key_untold:
                     untold.add(found[0].tbl or "")
-            elif kind == FRAGMENT:
-                fragments += 1
-            else:
-                rejected += 1
-        counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
+        counts = Dispositions(kinds.total(), kinds[CHANGE], kinds[FRAGMENT], 0, kinds[""], kinds[REJECTED])
         note_senders(facts, senders)
         return Decoded(rows, counts, keys_untold(untold), facts)
 
@@ -111,7 +105,8 @@ class CesDecoder(Decoder):
         return Decoded([*outcome.rows], counts, schemas, facts)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        return incomplete(pieces, reason, self)
+        outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), self)
+        return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
 
     def _damage(self, damage: Damage) -> Outcome:
         """The dead letter of damaged bytes. One line may still contain its table; bytes of several messages cannot."""
@@ -271,12 +266,6 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
     if outcome.rows and outcome.rows[0].kind == REJECTED:
         return Outcome((outcome.rows[0]._replace(fragment_of=last.row.fragment_of),))
     return outcome
-
-
-def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
-    """The dead letter of an event whose other pieces did not arrive; None, if its table is not mirrored (C-95)."""
-    outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
-    return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:

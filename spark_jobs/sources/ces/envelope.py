@@ -327,17 +327,11 @@ def read_data(payload: str | bytes | Data) -> Data:
         try:
             return _decode_data(text)
         except msgspec.ValidationError:
-            return _decode_data(_in_lower_case(text))
+            # One documentation page has `eventSource`. Images are nested texts, so no column's name is changed.
+            lowered = json.loads(text, object_pairs_hook=lambda pairs: {name.lower(): value for name, value in pairs})
+            return _decode_data(json.dumps(lowered))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("MESSAGE_INVALID", str(error)) from error
-
-
-def _in_lower_case(text: str) -> str:
-    """The payload with its names in the case of the samples; one documentation page has `eventSource`.
-
-    Images are nested texts, so no column's name is changed.
-    """
-    return json.dumps(json.loads(text, object_pairs_hook=lambda pairs: {name.lower(): value for name, value in pairs}))
 
 
 def _data_of(record: dict[str, Any]) -> Data:

@@ -71,8 +71,8 @@ class Chosen(NamedTuple):
 class Survey(NamedTuple):
     """What a look at the source shows of the mirrored tables before anything is read.
 
-    *unseen* tables and *settings* name something which is not there, each with what is missing. *without_mask* are
-    tables whose change table has no change mask.
+    *unseen* are tables, by name, and *settings* are settings of the source, for which something is missing; the value
+    describes what. *without_mask* are tables whose change table has no change mask.
     """
 
     unseen: Mapping[str, str] = MappingProxyType({})

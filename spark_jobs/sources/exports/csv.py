@@ -21,7 +21,6 @@ import pyarrow.csv as pv
 
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.encodings import encoding_of, looks_like, packed_as
-from spark_jobs.sources.qlik.data_files import line_ends
 
 _BLOCK = 16 << 20
 _EMPTY = "it is empty: even a table without rows has a header line"
@@ -76,7 +75,9 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
     for block in range(start, len(data), _BLOCK):
         values = data[block : block + _BLOCK]
         quotes = np.flatnonzero(values == _QUOTE)
-        ends |= line_ends(values, quotes, inside=bool(inside), previous=int(data[block - 1]) if block else _LF)
+        line_ends = np.flatnonzero(values == _LF)
+        line_ends = block + line_ends[(np.searchsorted(quotes, line_ends) + inside) % 2 == 0]
+        ends |= {bool(one) for one in np.unique(data[line_ends - 1] == _CR)}  # before the first byte: the last one
         if len(ends) > 1:
             return "some lines end with a carriage return and others do not: it may belong to a text without quotes"
         quotes += block

@@ -172,7 +172,10 @@ class PostgreSql(Dialect):
         )
 
     def as_text(self, name: str, sql_type: str) -> str:
-        """Spell PostgreSQL's own exact text (of floats the shortest that reads back), in the stream's spelling."""
+        """Return an SQL expression for the exact text of a column, in the format that the stream uses.
+
+        A float becomes the shortest text that reads back as the same value.
+        """
         kind = read_type(sql_type).name
         if kind == "bit":
             return f"CAST(CAST({name} AS integer) AS text)"

@@ -100,7 +100,7 @@ class JdbcTable:
                 "PLACE_MISSING",
                 f"the login sees no table {self._name.table!r} in the schema {self._name.schema!r}",
                 where=f"connection {self._connection.name}",
-                way_out="mend `table`, or grant the login SELECT on it",
+                way_out="correct `table`, or grant the login SELECT on it",
             )
         missing = sorted(chosen.absent([*(column["name"] for column in found), *gone]))
         if missing:
@@ -151,7 +151,7 @@ class JdbcTable:
         except ValueError as error:
             raise TerminalError(
                 "CONFIG_INVALID",
-                f"the column {column!r} has no ranges: {error}",
+                f"the column {column!r} cannot be cut into ranges: {error}",
                 where=f"table {self._table()}",
                 way_out="name another column as `split_column`, or leave `chunks` out",
             ) from error

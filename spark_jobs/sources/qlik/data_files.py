@@ -12,9 +12,8 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -39,7 +38,6 @@ from spark_jobs.sources.sql_server.arrow_texts import is_binary, texts_of
 from spark_jobs.sources.transports.source_files import open_source
 
 _ROWS_AT_ONCE = 20_000
-_LINE_ENDS = b"\n\r"
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
 """The texts of false and true: first for other columns than Booleans, so that they never become numbers; then for
@@ -287,11 +285,3 @@ def _as_integers(described: DfmColumn, values: pa.Array) -> pa.Array:
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
         raise Refusal("FILE_DAMAGED", what)
     return pc.cast(values, pa.int64())
-
-
-def line_ends(values: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any], *, inside: bool, previous: int) -> set[bool]:
-    """How lines end in a block of bytes, outside of *quotes*: whether with a carriage return before the line feed."""
-    ends = np.flatnonzero(values == _LINE_ENDS[0])
-    ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
-    returned = np.where(ends > 0, values[ends - 1], previous) == _LINE_ENDS[1]
-    return {bool(one) for one in np.unique(returned)}

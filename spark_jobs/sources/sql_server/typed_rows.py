@@ -61,7 +61,7 @@ def type_rows(
     """
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
-    pieces: list[_Piece] = []
+    pieces: list[tuple[pa.Table, pa.Array]] = []
     index = pa.array(np.arange(changes.num_rows))
     deletes = pc.is_in(changes["op"].combine_chunks(), pa.array([DELETE, KEY_LEFT]))
     gone = index.filter(deletes)
@@ -84,14 +84,9 @@ def type_rows(
             whole = rows == len(index)
             some, places = (texts, index) if whole else (texts.filter(chosen), index.filter(chosen))
             pieces.append(_upserts(some, places, text, schema, keys, failures))
-    rows = pa.concat_tables([schema.empty_table(), *(piece.rows for piece in pieces)])
-    places = pa.concat_arrays([pa.array([], pa.int64()), *(piece.places for piece in pieces)])
+    rows = pa.concat_tables([schema.empty_table(), *(rows for rows, _ in pieces)])
+    places = pa.concat_arrays([pa.array([], pa.int64()), *(places for _, places in pieces)])
     return Typed(rows, places, failures)
-
-
-class _Piece(NamedTuple):
-    rows: pa.Table
-    places: pa.Array
 
 
 def _upserts(
@@ -101,7 +96,7 @@ def _upserts(
     schema: pa.Schema,
     keys: Sequence[str],
     failures: list[Failure],
-) -> _Piece:
+) -> tuple[pa.Table, pa.Array]:
     source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
     wanted = [field.name for field in schema if field.name in source_types]
     read = _read_each if len(texts) < _ROW_BY_ROW_BELOW else _read_together
@@ -125,7 +120,7 @@ def _deletes(
     keys: Sequence[str],
     types: Mapping[str, str],
     failures: list[Failure],
-) -> _Piece:
+) -> tuple[pa.Table, pa.Array]:
     # A key's canonical text is in its type's spelling, so the current type reads it.
     by_key = _key_columns(texts.combine_chunks(), keys)
     bad: dict[int, Failure] = {}
@@ -148,12 +143,12 @@ def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
 
 def _without(
     arrays: list[pa.Array], schema: pa.Schema, index: pa.Array, bad: Mapping[int, Failure], failures: list[Failure]
-) -> _Piece:
+) -> tuple[pa.Table, pa.Array]:
     if bad:
         failures.extend(bad.values())
         good = pc.invert(pc.is_in(index, pa.array(list(bad), pa.int64())))
         arrays, index = [array.filter(good) for array in arrays], index.filter(good)
-    return _Piece(pa.Table.from_arrays(arrays, schema=schema), index)
+    return pa.Table.from_arrays(arrays, schema=schema), index
 
 
 def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:

@@ -85,13 +85,10 @@ def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
 
 def is_unfilled(sql_type: str, text: str | None) -> bool:
     """Whether a text lacks the blanks with which the source pads its ``char(n)`` or ``nchar(n)``."""
-    try:
-        parsed = read_type(sql_type)
-    except TerminalError:
+    length = filled_length(sql_type)
+    if text is None or length is None or read_type(sql_type).name == "binary":
         return False
-    if text is None or parsed.name not in ("char", "nchar"):
-        return False
-    return max(len(text.encode()), len(text.encode("utf-16-le")) // 2) < (parsed.length or 1)
+    return max(len(text.encode()), len(text.encode("utf-16-le")) // 2) < length
 
 
 def filled_length(sql_type: str) -> int | None:

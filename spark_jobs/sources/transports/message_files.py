@@ -81,10 +81,10 @@ class MessageFiles(MessageTransport):
         return False
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """Everything at the source that is not bound.
+        """Return everything at the source that no batch has bound yet.
 
-        A file with an unknown name becomes one dead letter; so does one that is gone before it was read to its end. If
-        bound lines were changed, others may be lost (G-32).
+        A file with an unknown name becomes one dead letter. So does a file that is gone before it was read to its end.
+        Raises ``SOURCE_REWRITTEN`` when lines that were already bound have changed, because others may be lost (G-32).
         """
         if self.path.is_file():
             file = SourceFile.of(self.path, self.path.name)

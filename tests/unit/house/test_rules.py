@@ -4,39 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests import rules
-from tests.rules import Rule, naming_tests, read_book, uncovered
+from tests.rules import naming_tests, read_book, uncovered
 
-BOOK = """\
-# A page
-
-Some words.
-
-## A chapter
-
-### C-01° A fact
-
-It is so.
-
-Source: somewhere
-
-### C-10 A rule
-
-We do
-this.
-
-Source: somewhere
-
-## Another chapter
-
-### C-12 Another rule
-
-We do that.
-
-Source: somewhere
-"""
 TESTS = '''
 """Module: C-99 stands here for nothing."""
 
@@ -58,20 +28,10 @@ async def test_by_parameters(x):
 '''
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
-    (tmp_path / "page.md").write_text(BOOK, encoding="utf-8")
-    (tmp_path / "README.md").write_text("### C-10 The form of an entry", encoding="utf-8")
-    return tmp_path / "page.md"
-
-
 def test_every_rule_is_named_by_a_test() -> None:
     """What `make rules` says: no rule without a test, and no test that names a rule which the book lacks."""
     book = read_book()
     tests = naming_tests(rules.TESTS, [rule.id for rule in book])
-    # This file's examples are of no rule.
-    mine = {name for names in tests.values() for name in names if name.startswith("unit/test_rules.py")}
-    assert mine == set()
     assert len(book) > 100
     assert uncovered(book, tests) == []
     assert sorted(tests.keys() - {rule.id for rule in book}) == []
@@ -83,32 +43,6 @@ def test_nothing_cites_a_rule_that_nobody_can_look_up() -> None:
     known = {rule.id for rule in read_book()}
     assert {rule: where for rule, where in cited.items() if rule not in known} == {}
     assert len(cited) > 150
-
-
-def test_the_book_is_read_with_facts_told_apart(page: Path) -> None:
-    assert read_book(page.parent) == [
-        Rule("C-01", "A fact", True, "page.md"),
-        Rule("C-10", "A rule", False, "page.md"),
-        Rule("C-12", "Another rule", False, "page.md"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("part", "replaced", "words"),
-    [
-        ("### C-10 A rule", "### C-10: A rule", "no heading"),
-        ("### C-10 A rule", "### C-9 A rule", "no heading"),
-        ("### C-12 Another rule", "### C-10 Another rule", "twice"),
-        ("### C-12 Another rule", "### C-09 Another rule", "behind C-10"),
-        ("We do that.\n\n", "", "lacks its text"),
-        ("We do\nthis.\n\nSource: somewhere", "We do\nthis.", "lacks its text"),
-    ],
-)
-def test_a_book_that_is_not_in_order_is_refused(page: Path, part: str, replaced: str, words: str) -> None:
-    assert part in BOOK
-    page.write_text(BOOK.replace(part, replaced), encoding="utf-8")
-    with pytest.raises(ValueError, match=words):
-        read_book(page.parent)
 
 
 def test_tests_name_rules_in_names_docstrings_and_ids_and_nowhere_else(tmp_path: Path) -> None:
@@ -133,43 +67,3 @@ def test_tests_name_rules_in_names_docstrings_and_ids_and_nowhere_else(tmp_path:
         "K-08": [by_id],
         "T-09": [by_id],
     }
-
-
-def test_a_rule_without_a_test_is_told_and_a_fact_is_not(page: Path) -> None:
-    book = read_book(page.parent)
-    assert [rule.id for rule in uncovered(book, {"C-12": ["a"], "C-10": []})] == ["C-10"]
-
-
-@pytest.mark.parametrize(
-    ("test", "code", "words"),
-    [
-        ("def test_one_c10_c12(): pass", 0, "3 rules, 1 of them facts; 0 without a test"),
-        ("def test_one_c10(): pass", 1, "no test names C-12 Another rule (page.md)"),
-        ("def test_one_c10_c12_c13(): pass", 1, "the book lacks C-13"),
-    ],
-)
-def test_the_command_prints_rules_with_their_tests_and_fails_on_a_gap(
-    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], test: str, code: int, words: str
-) -> None:
-    (page.parent / "test_one.py").write_text(test, encoding="utf-8")
-    for name, value in {"BOOK": page.parent, "TESTS": page.parent, "CITING": ()}.items():
-        monkeypatch.setattr(rules, name, value)
-    assert rules.main() == code
-    said = capsys.readouterr()
-    assert words in said.out + said.err
-    assert "C-10  A rule: 1 test_one.py::test_one_c10" in said.out
-    assert "C-01  A fact: a fact" in said.out
-
-
-def test_the_command_fails_when_code_cites_what_the_book_lacks(
-    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Docstrings, comments and texts alike, whether the rule's letter is known or not."""
-    (page.parent / "test_one.py").write_text("def test_one_c10_c12(): pass", encoding="utf-8")
-    (page.parent / "code").mkdir()
-    (page.parent / "code" / "one.py").write_text('"""As C-10 asks."""\nX = "C-1, C-100"  # X-07\n', encoding="utf-8")
-    values = {"BOOK": page.parent, "TESTS": page.parent, "ROOT": page.parent, "CITING": ("code",)}
-    for name, value in values.items():
-        monkeypatch.setattr(rules, name, value)
-    assert rules.main() == 1
-    assert capsys.readouterr().err == "the book lacks X-07, which code/one.py:2 names\n"

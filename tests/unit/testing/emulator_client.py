@@ -36,10 +36,6 @@ class Client:
 
     def __init__(self, server: EmulatorServer) -> None:
         self.server = server
-        self.tokens: dict[str, str] = {}
-        self.renew_tokens()
-
-    def renew_tokens(self) -> None:
         self.tokens = {audience: self.server.tokens.issue(audience) for audience in (STORAGE, FABRIC)}
 
     def path(self, path: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fabric_emulator.command_line import main
-from tests.unit.testing.emulator_zone import Zone, items, names, put
+from tests.unit.testing.emulator_zone import Zone, items, put
 
 
 @pytest.fixture
@@ -39,18 +39,6 @@ def test_apply_prints_a_line_per_file_and_per_failed_table(zone: Zone, capsys: p
     assert capsys.readouterr().out.startswith("failed dbo/bad InvalidParquetFile: 00000000000000000001.parquet has ")
 
 
-def test_the_clock_can_be_advanced_and_the_folder_chosen(zone: Zone) -> None:
-    """F-36."""
-    folder = zone.folder()
-    for number in (1, 2):
-        put(folder, number, items([(4, number, "x")]))
-    options = ["--processed-folder", "_ProcessedFiles"]
-    assert main(_arguments(zone, "apply", *options)) == 0
-    assert names(folder / "_ProcessedFiles") == [1]
-    assert main(_arguments(zone, "apply", *options, "--advance-clock", str(7 * 86_400 + 1))) == 0
-    assert names(folder / "_ProcessedFiles") == []
-
-
 def test_pause_stop_and_start_are_commands(zone: Zone, capsys: pytest.CaptureFixture[str]) -> None:
     put(zone.folder(), 1, items([(4, 1, "x")]))
     seen = []
@@ -64,32 +52,6 @@ def test_pause_stop_and_start_are_commands(zone: Zone, capsys: pytest.CaptureFix
 def test_a_wrong_setting_is_an_error_and_not_a_traceback(zone: Zone, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(_arguments(zone, "apply", "--purge-after-days", "-1")) == 2
     assert capsys.readouterr().err.startswith("SETTING_INVALID: ")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_watch_applies_what_comes_and_ends_cleanly(zone: Zone, number: signal.Signals) -> None:
-    folder = zone.folder()
-    put(folder, 1, items([(4, 1, "x")]))
-    command = [sys.executable, "-m", "fabric_emulator.command_line", *_arguments(zone, "apply", "--watch")]
-    with subprocess.Popen(
-        [*command, "--interval", "0.05"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[3],
-    ) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "watching\n"
-            assert process.stdout.readline().startswith("applied dbo/items 1 ")
-            put(folder, 2, items([(4, 2, "y")]))
-            assert process.stdout.readline().startswith("applied dbo/items 2 ")
-            process.send_signal(number)
-            rest, errors = process.communicate(timeout=300)
-        finally:
-            process.kill()
-    assert (process.returncode, rest, errors) == (0, "", "")
-    assert zone.rows() == [(1, "x"), (2, "y")]
 
 
 ASKING = """

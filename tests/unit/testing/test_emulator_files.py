@@ -17,15 +17,6 @@ def zone(tmp_path: Path) -> Zone:
     return Zone(tmp_path)
 
 
-def test_files_are_applied_in_the_order_of_their_numbers(zone: Zone) -> None:
-    """F-34: whenever they came."""
-    folder = zone.folder()
-    for number in (3, 1, 2):
-        put(folder, number, items([(4, 1, f"v{number}")]))
-    assert [done.number for done in zone.service().poll()] == [1, 2, 3]
-    assert zone.rows() == [(1, "v3")]
-
-
 def test_a_missing_number_blocks_its_table_only(zone: Zone) -> None:
     """F-32: later files wait, other tables go on, and the missing file sets them free."""
     blocked, other = zone.folder("dbo.schema/items"), zone.folder("dbo.schema/other")
@@ -192,17 +183,6 @@ def test_a_processed_number_that_comes_back_is_not_read_again(zone: Zone) -> Non
     assert (zone.rows(), zone.version()) == ([(1, "x"), (2, "x")], version)
     assert away.read_bytes() == before
     assert names(folder) == [1, 2]
-
-
-def test_a_limit_per_poll_leaves_a_backlog_in_order(zone: Zone) -> None:
-    folder = zone.folder()
-    for number in (1, 2, 3):
-        put(folder, number, items([(number, "x")], marked=False))
-    service = zone.service(files_per_poll=2)
-    assert [done.number for done in service.poll()] == [1, 2]
-    assert service.status()["dbo.schema/items"]["status"] == "Snapshotting"
-    assert [done.number for done in service.poll()] == [3]
-    assert service.status()["dbo.schema/items"]["status"] == "Replicating"
 
 
 def test_an_error_of_the_disk_is_raised_and_keeps_no_other_table_waiting(

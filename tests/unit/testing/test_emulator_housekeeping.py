@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -133,35 +132,6 @@ def test_a_table_is_incremental_from_its_first_marker_on(zone: Zone) -> None:
         service.poll()
         seen.append(service.status()["dbo.schema/items"]["status"])
     assert seen == ["Snapshotting", "Snapshotting", "Replicating", "Replicating"]
-
-
-def test_monitoring_files_say_the_same_in_their_own_names(zone: Zone) -> None:
-    put(zone.folder(), 1, items([(4, 1, "x")]))
-    put(zone.folder("bad"), 1, b"")
-    service = zone.service()
-    service.poll()
-    monitoring = zone.tables / "_monitoring"
-    bad, good = json.loads((monitoring / "tables.json").read_text())["tables"]
-    assert (bad["status"], bad["errorCode"], bad["sourceTableName"]) == ("Failed", "InvalidParquetFile", "bad")
-    assert (good["status"], good["errorCode"], good["sourceSchemaName"]) == ("Replicating", None, "dbo")
-    assert good["metrics"]["processedRowCount"] == 1
-    assert good["metrics"]["lastSyncTimeUtc"] == "2027-01-15T08:00:00.000Z"
-    service.pause()
-    assert json.loads((monitoring / "replicator.json").read_text())["status"] == "Paused"
-
-
-def test_a_poll_without_news_writes_nothing(zone: Zone) -> None:
-    _fill(zone.folder(), 1, 2)
-    service = zone.service()
-    service.poll()
-
-    def everything() -> dict[Path, int]:
-        return {p: p.stat().st_mtime_ns for root in (zone.zone, zone.tables) for p in root.rglob("*") if p.is_file()}
-
-    before = everything()
-    zone.now += 3600
-    assert service.poll() == []
-    assert everything() == before
 
 
 @pytest.mark.parametrize(

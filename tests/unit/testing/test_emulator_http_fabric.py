@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from fabric_emulator.web import EmulatorServer
 from fabric_emulator.web.databases import generic_definition
-from tests.unit.testing.emulator_client import FABRIC, STORAGE, Client
+from tests.unit.testing.emulator_client import Client
 from tests.unit.testing.emulator_zone import Zone, items
 
 NOW = 1_800_000_000.0
@@ -89,28 +87,6 @@ def test_files_published_over_http_are_mirrored(client: Client, zone: Zone) -> N
     assert (entry["status"], entry["metrics"]["processedRows"]) == ("Replicating", 2)
 
 
-def test_mirrored_tables_can_be_read_over_http(client: Client) -> None:
-    """O-01, O-02, O-03: by a Delta reader, which goes to the Blob endpoint."""
-    for number in (1, 2):
-        publish(client, "dbo.schema/items", number, [(4, number, "x")])
-    client.server.poll()
-    address = f"az://{client.server.workspace_id}/{client.server.database_id}/Tables/dbo/items"
-    options = {
-        "azure_storage_account_name": "onelake",
-        "azure_endpoint": client.server.url,
-        "azure_storage_token": client.tokens[STORAGE],
-        "allow_http": "true",
-    }
-    table = DeltaTable(address, storage_options=options)
-    assert sorted(row["id"] for row in pa.table(table.scan()).to_pylist()) == [1, 2]
-    publish(client, "dbo.schema/items", 3, [(2, 1, None)])
-    client.server.poll()
-    table.update_incremental()
-    assert [row["id"] for row in pa.table(table.scan()).to_pylist()] == [2]
-    with pytest.raises(OSError, match="InvalidAuthenticationInfo"):
-        DeltaTable(address, storage_options=options | {"azure_storage_token": client.tokens[FABRIC]})
-
-
 def test_files_are_mirrored_while_others_come(zone: Zone) -> None:
     """F-34, F-35: a service that watches works side by side with writers; no file is lost or seen twice."""
     with EmulatorServer(zone.zone, zone.tables, poll_every=0.01) as server:
@@ -147,24 +123,6 @@ def test_the_api_takes_its_own_audience_only(client: Client) -> None:
     """R-03."""
     path = f"/v1/workspaces/{client.server.workspace_id}/mirroredDatabases"
     assert (client.send("GET", path).status, client.fabric("GET").status) == (401, 200)
-
-
-def test_table_statuses_come_in_pages(client: Client) -> None:
-    for number in range(5):
-        client.upload(f"t{number}/_metadata.json", b"{}")
-    client.server.poll()
-    client.server.fabric.page = 2
-    call, token, names, pages = f"{client.server.database_id}/getTablesMirroringStatus", "", [], 0
-    while pages < 9:
-        answer = client.fabric("POST", f"{call}{token and f'?continuationToken={token}'}").json()
-        names += [entry["sourceTableName"] for entry in answer["data"]]
-        pages += 1
-        if "continuationToken" not in answer:
-            break
-        token = answer["continuationToken"]
-        assert answer["continuationUri"].startswith(client.server.url)
-        assert answer["continuationUri"].endswith(f"{call}?continuationToken={token}")
-    assert (names, pages) == ([f"t{number}" for number in range(5)], 3)
 
 
 def test_a_database_made_by_rest_waits_to_be_started(empty: Client) -> None:
@@ -217,59 +175,6 @@ def test_a_stopped_database_starts_from_scratch(client: Client) -> None:
     assert (entry["status"], entry["metrics"]["processedRows"]) == ("Initialized", 0)
 
 
-def test_processed_files_go_after_seven_days_of_the_emulators_clock(client: Client) -> None:
-    """F-36, F-35: the last one stays."""
-    for number in (1, 2):
-        publish(client, "items", number, [(4, number, "x")])
-    client.server.poll()
-    client.server.advance_clock(7 * 86_400 - 1)
-    client.renew_tokens()
-    client.server.poll()
-    away = "items/_FilesReadyToDelete"
-    assert client.names(away) == [f"{away}/{1:020d}.parquet"]
-    client.server.advance_clock(1)
-    client.server.poll()
-    assert client.names(away) == []
-    assert client.head(f"items/{2:020d}.parquet").status == 200
-
-
-def test_items_are_listed_renamed_and_deleted(empty: Client) -> None:
-    for name in ("a", "b", "c"):
-        assert empty.fabric("POST", "", {"displayName": name, "definition": definition()}).status == 201
-    twin = empty.fabric("POST", "", {"displayName": "A"})
-    assert (twin.status, twin.json()["errorCode"]) == (409, "ItemDisplayNameAlreadyInUse")
-    empty.server.fabric.page = 2
-    page = empty.fabric("GET").json()
-    assert [item["displayName"] for item in page["value"]] == ["a", "b"]
-    assert len(empty.fabric("GET", f"?continuationToken={page['continuationToken']}").json()["value"]) == 1
-    identity = page["value"][0]["id"]
-    assert empty.fabric("PATCH", identity, {"displayName": "z"}).json()["displayName"] == "z"
-    assert empty.fabric("GET", identity).json()["displayName"] == "z"
-    assert empty.fabric("PATCH", identity, {"description": "x" * 257}).status == 400
-    assert empty.fabric("DELETE", identity).status == 200
-    assert empty.fabric("GET", identity).json()["errorCode"] == "ItemNotFound"
-    assert [item.name for item in empty.server.databases.all()] == ["b", "c"]
-
-
-def test_databases_have_zones_and_clocks_of_their_own_and_outlive_the_emulator(tmp_path: Path) -> None:
-    folders = (tmp_path / "zone", tmp_path / "tables")
-    with EmulatorServer(*folders) as server:
-        client = Client(server)
-        client.upload("t/a", b"a")
-        more = client.fabric("POST", "", {"displayName": "more", "definition": definition(defaultSchema="s")}).json()
-        other = f"/{server.workspace_id}/{more['id']}/Files/LandingZone/t/a"
-        assert client.read(other).status == 404
-        client.upload(other, b"b")
-    with EmulatorServer(*folders) as server:
-        client = Client(server)
-        assert client.read(other).body == b"b"
-        assert client.fabric("GET", more["id"]).json() == more | {
-            "properties": more["properties"]
-            | {"oneLakeTablesPath": f"{server.url}/{server.workspace_id}/{more['id']}/Tables"}
-        }
-        assert status(client, more["id"]) == "Initialized"
-
-
 def test_the_default_schema_is_the_definitions(empty: Client) -> None:
     """F-03, R-05; it changes only while Initialized or Stopped."""
     body = {"displayName": "shop", "definition": definition(defaultSchema="sales")}
@@ -302,15 +207,3 @@ def test_a_definition_is_one_part_in_base64(empty: Client, wrong: Any) -> None:
     refused = empty.fabric("POST", "", {"displayName": "shop", "definition": wrong})
     assert (refused.status, refused.json()["errorCode"]) == (400, "InvalidDefinition")
     assert empty.fabric("POST", "", {"definition": definition()}).json()["errorCode"] == "InvalidInput"
-
-
-def test_a_definition_may_come_the_long_way(client: Client) -> None:
-    """202 with the operation to follow (Microsoft Learn, long running operations)."""
-    client.server.operations.polls = 1
-    accepted = client.fabric("POST", f"{client.server.database_id}/getDefinition")
-    operation = f"/v1/operations/{accepted.headers['x-ms-operation-id']}"
-    assert (accepted.status, accepted.headers["Location"]) == (202, client.server.url + operation)
-    assert client.fabric("GET", f"{operation}/result").status == 400
-    assert [client.fabric("GET", operation).json()["status"] for _ in range(2)] == ["Running", "Succeeded"]
-    (part,) = client.fabric("GET", f"{operation}/result").json()["definition"]["parts"]
-    assert json.loads(base64.b64decode(part["payload"]))["properties"]["source"]["type"] == "GenericMirror"

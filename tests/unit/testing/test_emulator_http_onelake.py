@@ -74,25 +74,6 @@ def test_a_token_ends_by_the_emulators_clock(client: Client) -> None:
     assert "expired" in expired.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("address", "wanted", "audience"),
-    [
-        ("/tenant/oauth2/v2.0/token", {"scope": f"{STORAGE}/.default"}, STORAGE),
-        ("/tenant/oauth2/v2.0/token", {"scope": f"{FABRIC}/.default"}, FABRIC),
-        ("/tenant/oauth2/token", {"resource": f"{STORAGE}/"}, STORAGE),
-    ],
-)
-def test_tokens_are_had_by_client_credentials(
-    client: Client, address: str, wanted: dict[str, str], audience: str
-) -> None:
-    """R-03, O-02: one audience each."""
-    answer = _ask_for_token(client, address, wanted)
-    assert (answer["token_type"], answer["expires_in"]) == ("Bearer", 3600)
-    client.tokens[audience] = answer["access_token"]
-    assert client.send("HEAD", "").status == 200
-    assert client.fabric("GET").status == 200
-
-
 def test_a_token_is_refused_for_a_wrong_secret_or_scope(tmp_path: Path) -> None:
     with EmulatorServer(tmp_path / "zone", tmp_path / "tables", clients={"app": "s3cret"}) as server:
         client, address = Client(server), "/tenant/oauth2/v2.0/token"
@@ -132,13 +113,6 @@ def test_only_what_lies_below_files_can_be_changed(client: Client) -> None:
         assert client.send("HEAD", path).status == 200
         assert [client.send(method, path).status for method in ("PUT", "DELETE")] == [403, 403]
     assert client.send("PATCH", "t/a", "action=setAccessControl").code == "UnsupportedOperation"
-
-
-def test_every_answer_says_which_request_and_version_it_is_to(client: Client) -> None:
-    answer = client.read("none", x_ms_version="2020-06-12", x_ms_client_request_id="mine")
-    assert (answer.headers["x-ms-version"], answer.headers["x-ms-client-request-id"]) == ("2020-06-12", "mine")
-    assert answer.headers["x-ms-request-id"] in answer.json()["error"]["message"]
-    assert (answer.code, answer.json()["error"]["code"]) == ("PathNotFound", "PathNotFound")
 
 
 def test_a_listing_shows_what_there_is_and_not_what_is_under_way(client: Client) -> None:
@@ -191,17 +165,6 @@ def test_the_whole_landing_zone_may_be_deleted(client: Client) -> None:
     assert not [path for path in paths if "LandingZone" in path["name"]]
     client.upload("t/b", b"b")
     assert client.names() == ["t", "t/b"]
-
-
-def test_a_large_folder_goes_in_several_requests(client: Client) -> None:
-    """The client follows the continuation of a deletion."""
-    for number in range(5):
-        client.create(f"t/{number}")
-    client.server.store.delete_page = 3
-    first = client.delete("t")
-    assert (first.status, "x-ms-continuation" in first.headers, len(client.names("t"))) == (200, True, 2)
-    assert "x-ms-continuation" not in client.delete("t").headers
-    assert client.head("t").status == 404
 
 
 def test_tables_and_monitoring_can_be_read(client: Client, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 import threading
 import time
@@ -30,33 +29,6 @@ def test_a_put_may_stand_for_a_patch(client: Client) -> None:
     assert client.send("PUT", "t/a", "action=append&position=0", b"abc", override).status == 202
     assert client.send("PUT", "t/a", "action=flush&position=3", headers=override).status == 200
     assert client.read("t/a").body == b"abc"
-
-
-def test_a_body_may_come_in_chunks(client: Client) -> None:
-    connection = http.client.HTTPConnection(urlsplit(client.server.url).netloc, timeout=300)
-    token = {"Authorization": f"Bearer {client.tokens[STORAGE]}"}
-    for _ in range(2):  # the connection goes on after the chunks
-        address = client.path("t/a") + "?action=append&position=0"
-        connection.request("PATCH", address, iter([b"ab", b"c"]), token)
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status == 202
-    connection.close()
-    client.flush("t/a", 3)
-    assert client.read("t/a").body == b"abc"
-
-
-def test_a_client_may_ask_before_it_sends_the_body(client: Client) -> None:
-    host, port = urlsplit(client.server.url).netloc.split(":")
-    head = (
-        f"PATCH {client.path('t/a')}?action=append&position=0 HTTP/1.1\r\nHost: {host}\r\nContent-Length: 3\r\n"
-        f"Authorization: Bearer {client.tokens[STORAGE]}\r\nExpect: 100-continue\r\n\r\n"
-    )
-    with socket.create_connection((host, int(port)), timeout=300) as connection:
-        connection.sendall(head.encode())
-        assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        connection.sendall(b"abc")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 202 ")
 
 
 def test_half_a_request_has_no_effect(client: Client) -> None:

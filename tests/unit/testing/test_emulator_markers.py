@@ -38,27 +38,6 @@ def interpreted(files: Sequence[Sequence[Row]]) -> list[Row]:
     return sorted(table, key=repr)
 
 
-@pytest.mark.parametrize(
-    ("marker", "absent", "present"),
-    [
-        pytest.param(INSERT, [(1, "new")], [(1, "new"), (1, "old")], id="F-51 insert never looks"),
-        pytest.param(UPDATE, [(1, "new")], [(1, "new")], id="F-52 update inserts what is absent"),
-        pytest.param(DELETE, [], [], id="F-53 delete of what is absent is no error"),
-        pytest.param(UPSERT, [(1, "new")], [(1, "new")], id="F-54 upsert"),
-    ],
-)
-def test_each_marker_on_an_absent_and_a_present_key(
-    zone: Zone, marker: int, absent: list[Row], present: list[Row]
-) -> None:
-    for name, before in (("absent", []), ("present", [(1, "old")])):
-        folder = zone.folder(f"dbo.schema/{name}")
-        put(folder, 1, items(before, marked=False))
-        put(folder, 2, items([(marker, 1, "new")]))
-    zone.service().poll()
-    assert zone.rows("dbo/absent") == absent
-    assert zone.rows("dbo/present") == present
-
-
 _CHANGE = st.tuples(st.sampled_from([INSERT, UPDATE, DELETE, UPSERT]), st.integers(0, 3))
 
 
@@ -131,14 +110,6 @@ def test_a_file_without_marker_inserts_all_its_rows(zone: Zone) -> None:
     put(folder, 2, items([(1, "c")], marked=False))
     zone.service().poll()
     assert zone.rows() == [(1, "a"), (1, "b"), (1, "c")]
-
-
-def test_rows_without_marker_are_upserts_where_the_metadata_say_so(zone: Zone) -> None:
-    """F-15."""
-    folder = zone.folder(isUpsertDefaultRowMarker=True)
-    put(folder, 1, items([(1, "a"), (2, "b"), (1, "c")], marked=False))
-    zone.service().poll()
-    assert zone.rows() == [(1, "c"), (2, "b")]
 
 
 def test_a_delete_needs_its_keys_only(zone: Zone) -> None:

@@ -319,11 +319,3 @@ def test_keys_may_be_added_to_a_table_of_text(zone: Zone) -> None:
     service.poll()
     assert error_of(service) is None
     assert zone.rows() == [(1, "y")]
-
-
-def test_a_column_list_may_name_the_marker(zone: Zone) -> None:
-    """F-23 (assumed): the examples leave it out."""
-    folder = zone.folder(**columns(("id", "Int32"), ("name", "String"), (MARKER, "Int32")))
-    _text(folder, 1, HEADER + "1\tx\t4\n")
-    zone.service().poll()
-    assert zone.rows() == [(1, "x")]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,14 +13,11 @@ from hypothesis import strategies as st
 
 from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.command_line import main
-from workload_generator.database import Database
 from workload_generator.qlik_file_shipping import ChangeFileShipping
 from workload_generator.qlik_message_shipping import PARTITIONS, MessageShipping
 from workload_generator.shipping import Parcel, Shipping, ShippingError
 from workload_generator.source import Source, SourceError
 from workload_generator.tables import SHOP_TABLES
-
-TABLES = {table.full_name: table for table in SHOP_TABLES}
 
 
 class Kept(MessageShipping):
@@ -107,22 +101,6 @@ def test_messages_of_a_row_keep_their_order_and_those_of_a_slow_partition_come_l
             newest = max(newest, place(message))
 
 
-def test_a_replay_is_a_transaction_from_its_first_message(tmp_path: Path) -> None:
-    """K-40: after the message at which it was broken off comes its first one again."""
-    source, kept = Source.create(tmp_path / "s.db", seed=5, rows=20), Kept()
-    source.run(kept, transactions=40)
-    counts = Counter(
-        (message["headers"]["transactionId"], message["headers"]["transactionEventCounter"])
-        for _, message in kept.messages()
-    )
-    repeats = sum(counts.values()) - len(counts)
-    tables = source.report()["tables"].values()
-    assert repeats == sum(one["replays"] + one["duplicates"] for one in tables)
-    for (transaction, counter), times in counts.items():
-        if times > 2:  # not a duplicate alone
-            assert counts[transaction, 1] >= 2, f"{counter} was sent again without the first message"
-
-
 def test_messages_that_a_broker_did_not_take_stay_in_the_outbox(tmp_path: Path) -> None:
     """At least once: what is committed is sent by the next command, in the same order."""
     source, kept = Source.create(tmp_path / "s.db", seed=1, rows=5), Kept()
@@ -167,79 +145,11 @@ def test_a_producer_says_what_did_not_arrive(monkeypatch: pytest.MonkeyPatch) ->
 # --- change tables ---------------------------------------------------------------------------------------------------
 
 
-def stored(folder: Path) -> dict[str, list[dict[str, str]]]:
-    """The rows of all change tables, file by file, by the names of the files."""
-    found: dict[str, list[dict[str, str]]] = {}
-    for path in sorted(folder.rglob("*__ct/*.csv")):
-        table = path.parent.name.removesuffix("__ct")
-        found.setdefault(table, []).extend(csv.DictReader(io.StringIO(path.read_text(), newline="")))
-    return found
-
-
-def test_a_stretch_of_every_table_is_stored_twice_and_files_never_share_a_name(tmp_path: Path) -> None:
-    """T-11, T-40, K-42: repeats are the same rows; two runs number their files on."""
-    source, shipping = Source.create(tmp_path / "s.db", seed=3, rows=20), ChangeFileShipping(tmp_path / "target")
-    files = [source.run(shipping, transactions=12, hold_back=True)["files"] for _ in range(2)]
-    written = [path for path in (tmp_path / "target").rglob("*") if path.is_file()]
-    assert len(written) == sum(files) and source.report()["withheld"] == 0
-    counts = source.report()["tables"]
-    for table, rows in stored(tmp_path / "target").items():
-        by_identity: dict[tuple[str, str], list[dict[str, str]]] = {}
-        for row in rows:
-            by_identity.setdefault((row["header__change_seq"], row["header__change_oper"]), []).append(row)
-        assert all(one == same[0] for same in by_identity.values() for one in same)
-        operations = Counter(oper for _, oper in by_identity)
-        its = counts[table]
-        assert (operations["I"], operations["U"], operations["D"]) == (its["inserts"], its["updates"], its["deletes"])
-        assert operations["B"] == operations["U"]
-        repeats = sum(len(same) - 1 for (_, oper), same in by_identity.items() if oper != "B")
-        assert repeats == its["duplicates"] > 0
-
-
-def test_the_full_load_and_the_changes_of_a_task_lead_to_what_the_database_holds(tmp_path: Path) -> None:
-    """T-30: row by row, in the order of change_seq."""
-    target = str(tmp_path / "target")
-    state = ("--state", str(tmp_path / "s.db"))
-    assert main(["init", *state, "--seed", "4", "--rows", "15"]) == 0
-    assert main(["export", *state, "--out", target, "--format", "qlik-full-load"]) == 0
-    assert main(["run", *state, "--change-files", target, "--transactions", "20"]) == 0
-    final = rows_of(Source(tmp_path / "s.db"))
-    for table, changes in stored(tmp_path / "target").items():
-        key = TABLES[table].key
-        rows: dict[tuple[str, ...], dict[str, str]] = {}
-        for path in sorted((tmp_path / "target" / table).glob("LOAD*.csv")):
-            for row in csv.DictReader(io.StringIO(path.read_text(), newline="")):
-                rows[tuple(row[name] for name in key)] = row
-        changes.sort(key=lambda row: (row["header__change_seq"], row["header__change_oper"] != "B"))
-        for change in changes:
-            oper = change["header__change_oper"]
-            row = {name: value for name, value in change.items() if not name.startswith("header__")}
-            identity = tuple(row[name] for name in key)
-            if oper in ("B", "D"):
-                if rows.get(identity) == row:
-                    del rows[identity]
-            else:
-                rows[identity] = row
-        expected = {TABLES[table].key_of(row): {n: v or "" for n, v in row.items()} for row in final[table]}
-        assert rows == expected
-
-
 # --- all of them -----------------------------------------------------------------------------------------------------
 
 
 def shippings(folder: Path) -> list[Shipping]:
     return [CaptureShipping(folder / "capture"), ChangeFileShipping(folder / "target"), Kept()]
-
-
-def test_the_life_of_a_shop_does_not_depend_on_how_it_is_told(tmp_path: Path) -> None:
-    lives = []
-    for number, shipping in enumerate(shippings(tmp_path)):
-        source = Source.create(tmp_path / f"{number}.db", seed=6, rows=10)
-        source.run(shipping, transactions=10, hold_back=True)
-        source.run(shipping, transactions=0)
-        lives.append(rows_of(source))
-    assert lives[0] == lives[1] == lives[2]
-    assert {table for table, rows in lives[0].items() if rows} == set(Database(SHOP_TABLES).tables)
 
 
 def test_a_source_speaks_one_format_all_its_life(tmp_path: Path) -> None:

@@ -107,23 +107,16 @@ class QlikChangeTableDecoder(Decoder):
         entries = [self._read(message) for message in messages]
         together = Together((e for e in entries if isinstance(e, ReadRow)), self.settings.mask_order)
         rows: list[LogRow] = []
-        foreign = Counter[str]()
-        changes = fragments = metadata = rejected = 0
+        foreign, kinds = Counter[str](), Counter[str]()
         for entry in entries:
             if isinstance(entry, str):
                 foreign[entry] += 1
                 continue
             found = (entry,) if isinstance(entry, LogRow) else self._rows(entry, together)
             rows += found
-            if not found:
-                metadata += 1
-            elif found[0].kind == CHANGE:
-                changes += 1
-            elif found[0].kind == FRAGMENT:
-                fragments += 1
-            else:
-                rejected += 1
-        counts = Dispositions(len(entries), changes, fragments, metadata, foreign.total(), rejected)
+            kinds[found[0].kind if found else ""] += 1
+        told = kinds[CHANGE], kinds[FRAGMENT], kinds[""], foreign.total(), kinds[REJECTED]
+        counts = Dispositions(len(entries), *told)
         facts: NewFacts = {}
         note_foreign(facts, foreign)
         for entry in entries:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Followed:
         headers = Headers(name, sequence.decode(), int(counter or 0), _text(change), _text(column))
         if before and (unchanged := self.unchanged(headers)):
             start = found.start(pattern.fields[5])
-            spelled = _spelled(unchanged)
+            spelled = _chosen(unchanged, msgspec.Raw)
             if spelled(content[at : start - len(b',"beforeData":')]) != spelled(before):
                 return None
         if not self.is_sure(headers, has_data=pattern is self._json[0], has_before=before is not None):
@@ -142,7 +142,7 @@ class Followed:
         op = LOGGED[headers.operation]
         is_set = op != DELETE
         if self.ranges and is_set:
-            values = _chosen(tuple(name for name, _ in self.ranges))(image)
+            values = _chosen(tuple(name for name, _ in self.ranges), str | None)(image)
             if any(is_out_of_range(v, *bounds) for v, (_, bounds) in zip(values, self.ranges, strict=True)):
                 return None
         try:
@@ -195,18 +195,11 @@ def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: in
 
 
 @lru_cache(maxsize=_MASKS_KEPT)
-def _chosen(names: tuple[str, ...]) -> Callable[[bytes], Iterable[str | None]]:
-    fields = [(f"column{number}", str | None) for number in range(len(names))]
+def _chosen(names: tuple[str, ...], kind: Any) -> Callable[[bytes], tuple[Any, ...]]:
+    fields = [(f"column{number}", kind) for number in range(len(names))]
     renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
     read = msgspec.json.Decoder(msgspec.defstruct("Chosen", fields, rename=renamed, gc=False)).decode
     return lambda image: msgspec.structs.astuple(read(image))
-
-
-@lru_cache(maxsize=_MASKS_KEPT)
-def _spelled(names: tuple[str, ...]) -> Callable[[bytes], object]:
-    fields = [(f"column{number}", msgspec.Raw) for number in range(len(names))]
-    renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
-    return msgspec.json.Decoder(msgspec.defstruct("Spelled", fields, rename=renamed, gc=False)).decode
 
 
 def _unquoted(text: bytes | None) -> bytes | None:

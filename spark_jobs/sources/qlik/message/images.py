@@ -29,6 +29,7 @@ _IMAGES_KEPT = 1000
 _WRITTEN_KEPT = 1000
 """Selections of columns cached: a task sends few, and a hostile stream must not exhaust the memory."""
 
+_TEXT_TYPES = ("varchar", "nvarchar", "char", "nchar")
 _encode = msgspec.json.encode
 
 
@@ -61,10 +62,12 @@ class TableImages:
         mirrored = {*table.columns.of(column.name for column in structure.columns), *table.key}
         columns = [_with_chosen_decimal(column, table.columns.type_of(column.name)) for column in structure.columns]
         self._kept = [column for column in columns if column.name in mirrored]
-        self._mend = {column.name: hex_of_base64 for column in columns if binary == "base64" and _is_binary(column)}
+        self._mend = {
+            column.name: hex_of_base64 for column in columns if binary == "base64" and _is_any_of(column, "varbinary")
+        }
         self._key = [(name, self._key_text(name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
-        self._texts = frozenset(column.name for column in self._kept if _is_text(column))
+        self._texts = frozenset(column.name for column in self._kept if _is_any_of(column, *_TEXT_TYPES))
         self._exact = tuple(
             column.name for column in self._kept if is_longer_than_a_double(column.type, column.precision)
         )
@@ -288,9 +291,9 @@ def _with_chosen_decimal(column: Column, chosen: str | None) -> Column:
     return column
 
 
-def _is_text(column: Column) -> bool:
+def _is_any_of(column: Column, *types: str) -> bool:
     try:
-        return column.log_type().startswith(("varchar", "nvarchar", "char", "nchar"))
+        return column.log_type().startswith(types)
     except TerminalError:
         return False
 
@@ -298,10 +301,3 @@ def _is_text(column: Column) -> bool:
 def _is_in_masks(column: Column) -> bool:
     """Whether masks show a column: not if it is, or may be, a large object (K-22)."""
     return not column.is_large and (column.known_type is None or not is_large(column.known_type))
-
-
-def _is_binary(column: Column) -> bool:
-    try:
-        return column.log_type().startswith("varbinary")
-    except TerminalError:
-        return False

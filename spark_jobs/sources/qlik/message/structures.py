@@ -32,6 +32,8 @@ MAX_ID, MAX_NAME = 200, 300
 _WHOLE_AND_CUT = {"float": ("INT8",), "real": ("INT4", "INT8", "UINT4")}
 """Integers that a float of the writer schema cannot all represent."""
 _REGISTERED, _TYPE = "registeredSchema", "schemaType"
+_MEMBERS = ("ordinal", "type", "length", "precision", "scale", "primaryKeyPosition")
+"""What a metadata message tells of a column, in the order of :class:`Column`."""
 
 
 class Unfit(NamedTuple):
@@ -149,17 +151,7 @@ class Structure:
     @cached_property
     def _document(self) -> str:
         schema, _, table = self.table.partition(".")
-        columns = {
-            column.name: {
-                "ordinal": column.ordinal,
-                "type": column.type,
-                "length": column.length,
-                "precision": column.precision,
-                "scale": column.scale,
-                "primaryKeyPosition": column.key_position,
-            }
-            for column in self.columns
-        }
+        columns = {column.name: dict(zip(_MEMBERS, column[1:7], strict=True)) for column in self.columns}
         whole = {
             "schemaId": self.schema_id,
             "lineage": {
@@ -312,12 +304,5 @@ def _number(record: Mapping[str, Any], name: str) -> int:
 def _column(name: str, described: Any) -> Column:
     if not name or not isinstance(described, Mapping):
         raise Refusal("METADATA_MISSING", f"the column {shown(name)} is {shown(described)}")
-    return Column(
-        name,
-        _number(described, "ordinal"),
-        _text(described, "type"),
-        _number(described, "length"),
-        _number(described, "precision"),
-        _number(described, "scale"),
-        _number(described, "primaryKeyPosition"),
-    )
+    members: list[Any] = [(_text if member == "type" else _number)(described, member) for member in _MEMBERS]
+    return Column(name, *members)

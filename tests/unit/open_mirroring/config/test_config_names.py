@@ -91,16 +91,16 @@ def test_columns_that_no_table_of_the_target_can_have(
 
 
 @pytest.mark.parametrize(
-    ("columns", "code"),
+    "columns",
     [
-        (["id", "a", "A"], "COLUMN_NAME_INVALID"),
-        (["id", "a", "a"], "COLUMN_NAME_INVALID"),
-        (["id", "ID"], "COLUMN_NAME_INVALID"),
+        (["id", "a", "A"]),
+        (["id", "a", "a"]),
+        (["id", "ID"]),
     ],
 )
-def test_columns_listed_twice(tmp_path: Path, columns: list[str], code: str) -> None:
+def test_columns_listed_twice(tmp_path: Path, columns: list[str]) -> None:
     """F-88: in any case of letters."""
-    assert _codes(tmp_path, _mirror(columns=columns)) == [(code, "tables[0].columns")]
+    assert _codes(tmp_path, _mirror(columns=columns)) == [("COLUMN_NAME_INVALID", "tables[0].columns")]
 
 
 def test_names_that_are_only_ugly_are_taken(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from open_mirroring.config.names import SourceName
 from open_mirroring.config.tables import Table, TablePattern
@@ -18,7 +19,6 @@ KNOWN = ["id", "Email", "price"]
         ({"hash": ["EMAIL", "ssn*"]}, [], {}),
         ({"hash": ["emial", "price"]}, ["emial"], {}),
         ({"hash": ["emial"], "columns": {"exclude": ["em*"]}}, [], {}),
-        ({"hash": ["emial"], "columns": ["id", "price"]}, [], {}),
         ({"columns": ["id", "prise"]}, [], {"`columns` lists": ["prise"]}),
         ({"columns": {"rename": {"prise": "cost", "ID": "number"}}}, [], {"`columns` renames": ["prise"]}),
         ({"types": {"prise": "string", "email": "string"}}, [], {"`types` names": ["prise"]}),
@@ -30,6 +30,20 @@ def test_a_name_that_is_no_column_is_told_g122(
     """G-122, G-67: in any case, and of what is read alone."""
     table = Table.model_validate({"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], **settings})
     assert (table.unhashed(KNOWN), table.unseen(KNOWN)) == (unhashed, unseen)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        (Table, {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "columns": ["id", "email"]}),
+        (TablePattern, {"source": "dbo.*", "columns": {"include": ["id", "em*l"]}}),
+    ],
+)
+def test_a_hashed_name_that_columns_does_not_list_is_refused_g122(model: Any, settings: dict[str, Any]) -> None:
+    """G-122: it is misspelt, and the column that is meant would land in clear."""
+    model.model_validate({**settings, "hash": ["Email", "ssn*"]})
+    with pytest.raises(ValidationError, match="names the column 'emai', which `columns` does not list"):
+        model.model_validate({**settings, "hash": ["emai"]})
 
 
 def test_a_pattern_of_tables_names_what_some_of_them_have_g122() -> None:

@@ -113,7 +113,7 @@ def test_create_tells_partner_and_source_as_the_mirror_file_says_f_06(
     assert "_partnerEvents.json" not in capsys.readouterr().err
     mirror_file(tmp_path, **NAMED, partner_events={**told, "source_version": "2026"})
     assert run("create", file) == Exit.DONE
-    assert "_partnerEvents.json says something else" in capsys.readouterr().err
+    assert "_partnerEvents.json has other content" in capsys.readouterr().err
     assert zone_files(server)["_partnerEvents.json"] == written
 
 

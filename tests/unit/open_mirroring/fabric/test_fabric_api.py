@@ -15,8 +15,8 @@ import pytest
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.answers import DatabaseState, TableMirrorState
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase, generic_mirror
+from open_mirroring.fabric.target_status import DatabaseState, TableMirrorState
 from open_mirroring.remote.entra import EntraLogin
 from tests.onelake import CLIENTS, emulator, login_of
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from open_mirroring.changes.column_history import FormerColumn
+from open_mirroring.changes.column_history import FormerColumn, commit_text
 from open_mirroring.changes.column_notes import NoteKind, former_columns
 from open_mirroring.ledger.columns import column_notes, column_texts, note_columns, note_former, note_gone
 from tests.hand_made_mirror import HandMadeMirror
+
+
+def test_a_place_is_spelled_as_the_tools_of_its_database_do() -> None:
+    assert commit_text("000001:0000002A000001B80003:00000000000000000001:1+") == "LSN 0000002A:000001B8:0003"
+    assert commit_text("0000002A000001B80003:00000000000000000001:1") == "LSN 0000002A:000001B8:0003"
+    assert commit_text(f"000000:2026010512304599:{7:039d}:1") == "2026-01-05 12:30:45"
+    assert commit_text("000002:0C:1:1") == "position 2:0C:1:1"
+    assert commit_text("0000002C0000000D0001~:0:1") == "LSN 0000002C:0000000D:0001", "of a correction"
+    assert commit_text("0000002C~:0:1") == "position 0000002C~:0:1"
 
 
 def test_columns_with_one_fate_are_one_line(tmp_path: Path) -> None:

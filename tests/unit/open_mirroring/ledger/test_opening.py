@@ -117,44 +117,6 @@ def test_threads_that_open_a_new_ledger_at_once_all_succeed(ledger_url: str) -> 
         assert list(pool.map(opened, range(OPENERS))) == [[]] * OPENERS
 
 
-def test_threads_that_open_different_new_ledgers_at_once_all_succeed(tmp_path: Path) -> None:
-    start = Barrier(OPENERS)
-
-    def opened(number: int) -> list[Any]:
-        start.wait()
-        return differences(open_ledger(f"sqlite:///{tmp_path / str(number)}.db"))
-
-    with ThreadPoolExecutor(OPENERS) as pool:
-        assert list(pool.map(opened, range(OPENERS))) == [[]] * OPENERS
-
-
-def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_url: str) -> None:
-    """They wait for a line of input, so that they open it together."""
-    program = (
-        "import sys; from open_mirroring.ledger import open_ledger; "
-        "print('ready', flush=True); sys.stdin.readline(); open_ledger(sys.argv[1])"
-    )
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    command = [sys.executable, "-c", program, ledger_url]
-    openers = [subprocess.Popen(command, cwd=ROOT, text=True, **pipes) for _ in range(2)]
-    try:
-        for opener in openers:
-            assert opener.stdout is not None
-            assert opener.stdout.readline() == "ready\n"
-        for opener in openers:
-            assert opener.stdin is not None
-            opener.stdin.write("\n")
-            opener.stdin.flush()
-        for opener in openers:
-            _, errors = opener.communicate(timeout=300)
-            assert opener.returncode == 0, errors
-    finally:
-        for opener in openers:
-            opener.kill()
-            opener.wait()
-    assert differences(open_ledger(ledger_url)) == []
-
-
 def test_connections_that_are_the_first_at_once_wait_for_each_other(tmp_path: Path) -> None:
     """SQLite answers *locked* at once, whatever its timeout, to all but one that switch to a write-ahead log."""
 

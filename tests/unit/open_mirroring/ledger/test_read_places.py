@@ -33,14 +33,6 @@ def record(made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]], bat
         return PLACES.of(db, "shop")
 
 
-def test_runs_grow_together_batch_by_batch_g_113(made: HandMadeMirror) -> None:
-    """G-113: by partition, whatever came first."""
-    assert record(made, {"cdc/0": [(0, 4)], "cdc/1": [(3, 3)]}) == {"cdc/0": [(0, 4)], "cdc/1": [(3, 3)]}
-    assert record(made, {"cdc/0": [(9, 9)]})["cdc/0"] == [(0, 4), (9, 9)]
-    assert record(made, {"cdc/0": [(5, 8)]})["cdc/0"] == [(0, 9)]
-    assert record(made, {})["cdc/1"] == [(3, 3)]
-
-
 def test_accepted_gaps_are_closed_once_with_an_entry_of_the_audit_g_113(made: HandMadeMirror) -> None:
     """G-113, G-30: who asks again by the same request gets the same answer, and closes nothing new."""
     record(made, {"cdc/0": [(0, 4), (7, 9)], "cdc/1": [(0, 3)]})

@@ -307,14 +307,6 @@ def test_a_batch_bound_after_a_changed_key_is_not_logged_by_the_old_one(
     assert not isinstance(fresh.seal(bound.row.version, "{}"), Lost)  # type: ignore[union-attr]
 
 
-def test_a_batch_that_was_open_at_the_request_is_waited_for(made: HandMadeMirror, resets: ResetLedger) -> None:
-    made.set_mirror(open_number=1, open_ranges="[]")
-    assert resets.request_reload(KEYED._replace(keys=("number",), loads=True), ASKED)
-    advance(resets, *TO_NEW_GENERATION)
-    with pytest.raises(TransientError, match="CHANGED_MEANWHILE"):
-        LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
-
-
 def test_a_dropped_table_is_the_same_one_when_it_comes_back_and_needs_a_load(
     made: HandMadeMirror, resets: ResetLedger
 ) -> None:

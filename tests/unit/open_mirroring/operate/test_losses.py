@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -157,23 +156,6 @@ def test_what_another_database_setting_ignored_is_a_loss_once_it_is_read_g142(
 ) -> None:
     """G-142, G-24: `database` was another one meanwhile."""
     assert codes(orders(), others=[foreign(name)], databases=databases)["dbo.orders"] == code
-
-
-def test_letters_are_losses_above_what_is_tolerated_g_21() -> None:
-    """G-21: of each table, and of those that tell none."""
-    letters = LetterCounts(True, {"dbo.orders": OpenLetters({"A": 1, "B": 1})}, OpenLetters({"C": 3}), foreign=9)
-    told: list[Mapping[str, str]] = [
-        codes(orders(tolerated=own), others=[], letters=letters, tolerated=any_)
-        for own, any_ in ((1, 2), (2, 2), (2, 3))
-    ]
-    assert told == [
-        {"dbo.orders": "DEAD_LETTERS_OPEN", ANY_TABLE: "DEAD_LETTERS_HOMELESS"},
-        {ANY_TABLE: "DEAD_LETTERS_HOMELESS"},
-        {},
-    ]
-    assert letters.count == 5
-    unknown = LetterCounts(False, {}, OpenLetters())
-    assert codes(orders(), others=[], letters=unknown) == {ANY_TABLE: "DEAD_LETTERS_UNCOUNTED"}
 
 
 def test_a_hold_and_a_stop_go_before_losses_which_are_told_as_well_g_20(made: HandMadeMirror) -> None:

@@ -138,20 +138,6 @@ def test_a_stop_in_the_ledger_goes_before_a_passing_inspection(made: HandMadeMir
     assert status.stopped == ("dbo.orders",)
 
 
-@pytest.mark.parametrize(
-    ("code", "way_out"),
-    [
-        ("SCHEMA_CHANGED", "reset the table"),
-        ("EPOCH_UNKNOWN", "accept-epoch"),
-        ("CONFLICT", "reset the table"),
-        ("ANYTHING_ELSE", "open-mirroring resume"),
-    ],
-)
-def test_the_way_out_is_that_of_the_code(made: HandMadeMirror, code: str, way_out: str) -> None:
-    made.stop("dbo.orders", code)
-    assert way_out in orders(status_of(made)).way_out
-
-
 def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
     backlog = Backlog(7, 2_500_000, NOW - timedelta(hours=3))
     held = finding(Verdict.HOLD, "BACKLOG", backlog=backlog, notes=("a note",))

@@ -191,31 +191,27 @@ def without(place: int) -> TableRecord:
 
 
 @pytest.mark.parametrize(
-    ("broken", "code", "text"),
+    ("broken", "text"),
     [
-        (
-            lambda: record(published=WHOLE.published[:3]),
-            "COUNTS_DIFFER",
-            "no record of the confirmed numbers 4-6",
-        ),
-        (lambda: record(confirmed=5), "COUNTS_DIFFER", "numbers never confirmed: 6"),
-        (lambda: record(confirmed=7), "COUNTS_DIFFER", "no record of the confirmed numbers 7"),
-        (lambda: record(first_batch=0), "COUNTS_DIFFER", "batches 3 to 4 follows one that ended at batch 0"),
-        (lambda: record(published_batch=8), "COUNTS_DIFFER", "ended at batch 7, the table is at 8"),
-        (lambda: without(0), "COUNTS_DIFFER", "numbers 1-2 (load, batches 0 to 0) belong to no publication"),
-        (lambda: without(3), "COUNTS_DIFFER", "batches 6 to 7 follows one that ended at batch 4"),
-        (lambda: record(publications=WHOLE.publications[::-1]), "COUNTS_DIFFER", "the one before ended at 0"),
-        (lambda: recounted(2, compacted=0), "COUNTS_DIFFER", "took 7 changes, 6 have a disposition"),
-        (lambda: recounted(3, changes=5, duplicates=3), "COUNTS_DIFFER", "took 5 changes, its batches hold 4"),
-        (lambda: recounted(4, published=3, rejected=0), "COUNTS_DIFFER", "published 3 rows, its files hold 2"),
-        (lambda: recounted(1, loaded=8), "COUNTS_DIFFER", "published 8 rows, its files hold 9"),
-        (lambda: record(contents=WHOLE.contents[:2]), "COUNTS_DIFFER", "took 7 changes, its batches hold 6"),
+        (lambda: record(published=WHOLE.published[:3]), "no record of the confirmed numbers 4-6"),
+        (lambda: record(confirmed=5), "numbers never confirmed: 6"),
+        (lambda: record(confirmed=7), "no record of the confirmed numbers 7"),
+        (lambda: record(first_batch=0), "batches 3 to 4 follows one that ended at batch 0"),
+        (lambda: record(published_batch=8), "ended at batch 7, the table is at 8"),
+        (lambda: without(0), "numbers 1-2 (load, batches 0 to 0) belong to no publication"),
+        (lambda: without(3), "batches 6 to 7 follows one that ended at batch 4"),
+        (lambda: record(publications=WHOLE.publications[::-1]), "the one before ended at 0"),
+        (lambda: recounted(2, compacted=0), "took 7 changes, 6 have a disposition"),
+        (lambda: recounted(3, changes=5, duplicates=3), "took 5 changes, its batches hold 4"),
+        (lambda: recounted(4, published=3, rejected=0), "published 3 rows, its files hold 2"),
+        (lambda: recounted(1, loaded=8), "published 8 rows, its files hold 9"),
+        (lambda: record(contents=WHOLE.contents[:2]), "took 7 changes, its batches hold 6"),
     ],
 )
-def test_publications_that_do_not_add_up(broken: Callable[[], TableRecord], code: str, text: str) -> None:
+def test_publications_that_do_not_add_up(broken: Callable[[], TableRecord], text: str) -> None:
     """I1, I7: batches and numbers follow each other without gap, and every logged change has one disposition."""
     findings = check_table(broken(), [])
-    assert code in codes(findings)
+    assert "COUNTS_DIFFER" in codes(findings)
     assert text in "; ".join(str(finding.evidence["problems"]) for finding in findings)
     assert all(finding.stops for finding in findings)
 

@@ -127,14 +127,6 @@ def test_edited_metadata_stop_their_table_until_they_are_as_before_f_13(
     goes_on(made)
 
 
-def test_a_number_that_somebody_else_published_stops_before_ours_is_given_i_7(made: HandPublished) -> None:
-    """I7, I23, F-33."""
-    shutil.copy(made.path(2), made.path(3))
-    stopped_alone(made, "LEDGER_BEHIND")
-    made.path(3).unlink()
-    goes_on(made)
-
-
 def test_a_number_that_somebody_else_takes_while_we_stage_is_a_conflict_i_8(made: HandPublished) -> None:
     """I8, O-05, F-39: the rename never overwrites; whose rows the target has is not ours to guess."""
 

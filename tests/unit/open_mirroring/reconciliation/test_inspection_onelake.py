@@ -47,12 +47,6 @@ def codes(found: dict[str, Finding]) -> dict[str, str]:
     return {source: finding.code for source, finding in found.items()}
 
 
-def test_idle_tables_cost_no_call_r_04(looked: Looked) -> None:
-    """A look is one listing of the zone and two questions to the target, for all tables together."""
-    found, calls = looked.look()
-    assert (codes(found), calls) == ({ORDERS: "OK", CUSTOMERS: "OK"}, {"list": 1, "status": 2})
-
-
 def test_pages_are_all_that_a_large_zone_costs(looked: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("open_mirroring.landing_zone.onelake_store._PAGE", 3)
     found, calls = looked.look()

@@ -15,10 +15,17 @@ from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault, Kind
 from open_mirroring.config import ConfigError, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.fabric.answers import DatabaseState, DatabaseStatus, TableMirroringStatus, TableMirrorState
 from open_mirroring.fabric.api import FabricApi
 from open_mirroring.fabric.target import FabricTarget, NoWatch, TablesFolder, open_target, target_watch
-from open_mirroring.fabric.target_status import TargetState, entry_of, target_status
+from open_mirroring.fabric.target_status import (
+    DatabaseState,
+    DatabaseStatus,
+    TableMirroringStatus,
+    TableMirrorState,
+    TargetState,
+    entry_of,
+    target_status,
+)
 from open_mirroring.landing_zone import opening
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table

@@ -18,7 +18,7 @@ from open_mirroring.config.storage import storage_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin, S3Login
-from spark_jobs.extract.logged_loads import BaseTask
+from spark_jobs.extract.logged_loads import BaseTarget
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
 from spark_jobs.publish.staging import StageTarget
@@ -257,7 +257,7 @@ def test_check_looks_into_the_storage(tmp_path: Path, storage_servers, monkeypat
 
 def test_a_task_of_a_load_holds_no_login() -> None:
     """S-04: Spark keeps tasks in a file for a moment; the places come with the function."""
-    fields = {name for task in (ExportTask, BaseTask, ReadTask) for name in task.__annotations__}
+    fields = {name for task in (ExportTask, BaseTarget, ReadTask) for name in task.__annotations__}
     assert not fields & {"export", "exports", "root", "path", "transport"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.changes import Outcome
-from spark_jobs.sources.ces.decoder import incomplete, join
+from spark_jobs.sources.ces.decoder import join
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import Decoded, Dispositions, Unjoinable, Waiting
 from tests.ces_messages import (
@@ -221,7 +221,7 @@ def test_an_event_beyond_the_limit_is_refused_c56() -> None:
 
 def test_pieces_given_up_are_one_dead_letter() -> None:
     first, _ = split(WHOLE, [10])
-    (row,) = incomplete(pieces_of([first]), "piece 1 did not come within 24 hours", decoder())
+    (row,) = decoder().incomplete(pieces_of([first]), "piece 1 did not come within 24 hours")
     assert (row.kind, row.code, row.reason, row.fragment_of, row.raw, row.tbl) == (
         "rejected", "FRAGMENTS_INCOMPLETE", "piece 1 did not come within 24 hours", IDENTITY, first, None,
     )  # fmt: skip
@@ -232,9 +232,9 @@ def test_pieces_given_up_tell_their_table_where_the_first_one_does_c95(make: Any
     for tbl, expected in (("orders", "dbo.orders"), ("other", None)):
         whole = make("INS", ROW, tbl=tbl)
         pieces = pieces_of(split(whole, [120, 200]) if make is event else avro_pieces(whole, [60, 90]))
-        letters = incomplete(pieces[:2], "late", decoder())
+        letters = decoder().incomplete(pieces[:2], "late")
         assert [(row.tbl, row.key) for row in letters] == ([(expected, None)] if expected else [])
-        assert [row.tbl for row in incomplete(pieces[1:], "late", decoder())] == [None]
+        assert [row.tbl for row in decoder().incomplete(pieces[1:], "late")] == [None]
 
 
 def avro_pieces(message: bytes, cuts: list[int]) -> list[bytes]:

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.registry import source_of
-from spark_jobs.sources.transports.capture import Hole, holes
-from spark_jobs.sources.transports.capture_files import CaptureFiles
+from spark_jobs.sources.transports.capture import CaptureFiles, Hole, holes
 from spark_jobs.sources.transports.source_files import list_source_files
 from tests.hand_made_mirror import MIRROR_FILE
 from workload_generator.transports import EVENT_DATA
