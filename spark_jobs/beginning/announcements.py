@@ -34,6 +34,7 @@ class AnnouncedTable:
 
     @property
     def name(self) -> str:
+        """Schema and table, for people."""
         return f"{self.schema}.{self.table}"
 
     @property

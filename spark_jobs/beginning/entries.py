@@ -67,6 +67,7 @@ class Entry:
         return any(map(text_smells, self.lines("")))
 
     def lines(self, indent: str) -> list[str]:
+        """The entry as lines of YAML, the dash behind *indent*."""
         above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
         above += [line for remark in self.remarks for line in _comment(re.findall(r"\S+ ?", remark), indent)]
         if self.waits:

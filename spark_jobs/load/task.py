@@ -50,6 +50,7 @@ class LoadTarget:
 
     @property
     def landing(self) -> tuple[LandingColumn, ...]:
+        """The columns of its files."""
         return (*(column.landing for column in self.columns), *self.extra)
 
     @property
@@ -64,13 +65,16 @@ class LoadTarget:
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
+        """The key columns as the files name them."""
         return landed(self.landing, self.keys)[1]
 
     @property
     def key_schema(self) -> pa.Schema:
+        """The key columns of every file, in the order of the key."""
         return pa.schema([self.file_schema.field(key) for key in self.landed_keys])
 
     def write(self, path: Path, tables: Iterable[pa.Table], salt: Salt | None) -> WrittenFile:
+        """Write one file of the load."""
         schema = self.file_schema
         whole = (loaded_extra(table, self.extra, self.source) for table in tables)
         landing = (landed_rows(table, self.landing, schema.names, salt) for table in whole)

@@ -71,6 +71,7 @@ class LoadWork:
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
     ) -> Mapping[str, protocol.Work]:
+        """The next chunks of every table whose load is not complete."""
         now = self._reader.tables()
         found: dict[str, protocol.Work] = {}
         for table_id, state in tables.items():

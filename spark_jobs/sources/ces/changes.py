@@ -197,6 +197,7 @@ class SourceTable:
         self._lists: dict[bytes, ColumnList] = {}
 
     def columns(self, raw: bytes) -> ColumnList:
+        """The column list for this text of ``cols``."""
         found = self._lists.get(raw)
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:

@@ -181,6 +181,7 @@ class CesDecoder(Decoder):
         return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
+        """The mirrored table of an event; None when it is not mirrored."""
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
             raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")

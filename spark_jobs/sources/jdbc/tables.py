@@ -129,6 +129,7 @@ class JdbcTable:
             return told
 
     def catalog(self) -> Sequence[Mapping[str, Any]]:
+        """Every table that the login of a connection sees; PostgreSQL is asked without Spark."""
         return self._query("reading its catalog", self._dialect.catalog_query())
 
     def size(self) -> int:

@@ -120,6 +120,7 @@ class Broker:
 
     @cached_property
     def admin(self) -> AdminClient:
+        """A client for requests about topics."""
         return self._made(AdminClient, {})
 
     def results(self, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
@@ -141,6 +142,7 @@ class Broker:
         return found
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, tuple[str | None, list[int]]]:
+        """The id and the partitions of each topic."""
         names = sorted(topics)
         found = {}
         asked = self.admin.describe_topics(TopicCollection(names))
@@ -197,6 +199,7 @@ class Broker:
         )
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
+        """Raise the error that an error of the client means."""
         self.check()
         self._note(error)
         self.check()

@@ -106,6 +106,7 @@ class Dfm(NamedTuple):
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns in physical order."""
         return [column.name for column in self.columns]
 
     @property

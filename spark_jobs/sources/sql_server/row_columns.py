@@ -55,6 +55,7 @@ class RowColumns:
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
+        """The canonical texts of the key columns."""
         texts = []
         for name, convert in self._key:
             if isinstance(convert, str):

@@ -41,6 +41,7 @@ class SqlType(NamedTuple):
 
     @property
     def digits(self) -> tuple[int, int]:
+        """Precision and scale of a decimal type."""
         if self.name in MONEY:
             return MONEY[self.name][:2]
         return (18, 0) if self.length is None else (self.length, self.scale or 0)

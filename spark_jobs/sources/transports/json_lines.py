@@ -283,6 +283,7 @@ class LineBlock(NamedTuple):
 
     @property
     def places(self) -> Places:
+        """The byte position of each line in the file."""
         return self.starts + self.place
 
     def messages(self, numbers: Places) -> Iterator[RawMessage]:

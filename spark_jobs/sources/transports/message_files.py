@@ -64,6 +64,7 @@ class MessageFiles(MessageTransport):
         return self.path.parent if self.path.is_file() else self.path
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
+        """The files of the folder."""
         return list_source_files(self.path, self.suffixes, was_read=bool(bound))
 
     @abstractmethod

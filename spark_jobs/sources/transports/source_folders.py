@@ -32,6 +32,7 @@ class SourceFile(NamedTuple):
 
     @classmethod
     def of(cls, path: Place, name: str) -> SourceFile:
+        """The current state of a file."""
         if isinstance(path, ObjectPath):
             known = path.stat()
             return cls(name, known.st_size, known.version)
@@ -39,6 +40,7 @@ class SourceFile(NamedTuple):
 
     @classmethod
     def found(cls, name: str, status: os.stat_result) -> SourceFile:
+        """A file on a disk."""
         return cls(name, status.st_size, f"{status.st_size}:{status.st_mtime_ns}")
 
 

@@ -106,6 +106,7 @@ class ChangeTables(QueriedTransport):
     task: str | None = None
 
     def change_table(self, source: str) -> SourceName:
+        """Schema and name of the change table of a source table."""
         named = self.tables[source]
         return SourceName(named.schema, named.table)
 
@@ -138,6 +139,7 @@ class ChangeTables(QueriedTransport):
         return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
 
     def slice_of(self, bound: BoundRange) -> Slice:
+        """What a bound range means."""
         for source in self.tables:
             name = ".".join(self.change_table(source))
             if bound.name == name:
@@ -360,6 +362,7 @@ class SliceTask:
     log: Callable[[int], BlockLog]
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
+        """Decode and log the texts of its rows; return what was written and seen."""
         decoding = self.log(self.at)
         add = cut_blocks(self.origin, self.structure, self.prefix, decoding.take_block)
         for batch in batches:

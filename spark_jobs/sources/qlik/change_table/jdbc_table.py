@@ -86,6 +86,7 @@ class ChangeTable(JdbcTable):
         return bool(self._columns)
 
     def in_another_case(self) -> str | None:
+        """A table that differs from this one in the case of its name only (T-62)."""
         lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
         names = (f"{line['schema']}.{line['name']}" for line in lines)
         return next((name for name in names if name != self.name), None)

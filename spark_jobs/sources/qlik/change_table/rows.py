@@ -160,6 +160,7 @@ class RowLayout:
         return None if at is None else values[at]
 
     def key(self, values: Values) -> str | None:
+        """The canonical key text; None for a table without key."""
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
         return encode_key(texts) if texts else None
 
@@ -168,6 +169,7 @@ class RowLayout:
         return all(one[at] == other[at] for at in self.key_places)
 
     def image(self, values: Values) -> str:
+        """The mirrored columns of a row as compact JSON."""
         return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
 
     def mark(self, before: Values, after: Values) -> int | None:
@@ -177,6 +179,7 @@ class RowLayout:
         return image_mark(self.image(before).encode()) if is_told else None
 
     def partial(self, values: Values, absent: frozenset[int]) -> tuple[str, str]:
+        """Column list and image of the columns that are present."""
         kept = [entry for entry in self._kept if entry[0] not in absent]
         places = tuple(entry[0] for entry in kept)
         cols = self._partial.get(places)

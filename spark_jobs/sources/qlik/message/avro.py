@@ -75,6 +75,7 @@ class DataSchema:
         self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
+        """One record, without logical types."""
         return read_datum(datum, self.parsed, "data message")
 
     @property

@@ -85,6 +85,7 @@ class Followed:
         return self.row(number, place, headers, map(bytes.decode, key), image, had, told)
 
     def mark(self, before: bytes, image: bytes) -> int | None:
+        """The mark of an old row, as :meth:`TableImages.mark`."""
         if self.is_marked and b":null" in before:
             old, new = _decode_image(before), _decode_image(image)
             is_key_alone = all(value is None for name, value in old.items() if name not in self.key)

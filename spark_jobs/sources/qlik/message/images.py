@@ -117,6 +117,7 @@ class TableImages:
         return image
 
     def avro_image(self, values: Any, name: str) -> Image | None:
+        """``data`` or ``beforeData`` of an Avro message; None if it is null."""
         if values is None:
             return None
         try:
@@ -155,6 +156,7 @@ class TableImages:
         return all(one.get(name) == other.get(name) for name in self.key)
 
     def key_texts(self, image: Image) -> list[str]:
+        """The canonical texts of the key columns (G-02)."""
         texts = []
         for name, convert in self._key:
             if convert is None:
@@ -196,6 +198,7 @@ class TableImages:
         return next((c.name for c in self._kept if image.get(c.name) is None and bits & c.bit), None)
 
     def after(self, image: Image) -> Row:
+        """An image that sets a row."""
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
                 raise Refusal("ROW_INVALID", f"the value of {shown(column)} is not from {low} to {high}")

@@ -104,6 +104,7 @@ class JsonPattern:
         return pieces[0] + b"".join([part for pair in zip(values, pieces[2::2], strict=True) for part in pair])
 
     def other_image(self, before: bytes) -> bytes:
+        """The other row in the same form."""
         return _UNQUOTED.sub(rb'":"\1"', before) if self._unquoted else before
 
     def _row(self, columns: Sequence[JsonColumn]) -> bytes:

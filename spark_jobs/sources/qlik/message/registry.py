@@ -32,6 +32,7 @@ class Structures:
                 self.add(known)
 
     def copy(self) -> Structures:
+        """A copy to which other structures can be added."""
         other = Structures()
         indexes = (self._by_id, other._by_id), (self._by_table, other._by_table), (self._by_hand, other._by_hand)
         for mine, theirs in indexes:

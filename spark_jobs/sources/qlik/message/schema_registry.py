@@ -42,6 +42,7 @@ class SchemaRegistry:
         self._client, self._name = SchemaRegistryClient(settings), connection.name
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
+        """The schemas of those numbers that fragments wait for, without those still unknown to the registry."""
         numbers = {number for identity in identities if (number := registry_number(identity)) is not None}
         found = (self._schema(number) for number in sorted(numbers))
         return [schema for schema in found if schema is not None]

@@ -67,6 +67,7 @@ class Column(NamedTuple):
         return 1 << (self.ordinal - 1)
 
     def log_type(self) -> str:
+        """The log's type text."""
         return self.known_type or log_type(self.type, self.length, self.precision, self.scale)
 
 
@@ -94,6 +95,7 @@ class Structure:
 
     @cached_property
     def avro(self) -> DataSchema:
+        """The writer schema of its data messages."""
         if self._avro is None:
             raise Refusal("METADATA_MISSING", f"the metadata of {shown(self.table)} has no dataSchema")
         found = data_schema(self._avro)
@@ -140,6 +142,7 @@ class Structure:
 
     @property
     def announced(self) -> SourceSchema:
+        """The structure in the ledger's form."""
         return SourceSchema(self.topic, self.schema_id, self.table, self.version, self._document)
 
     def used_in(self, topic: str) -> list[SourceSchema]:
