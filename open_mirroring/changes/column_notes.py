@@ -43,7 +43,8 @@ class ColumnNote(NamedTuple):
     """A note on a table's columns.
 
     *generation* 0 counts for all. *column* may be a pattern, or the reason where all rows are meant. *since* is the
-    place since which it holds; of a decision and a former column, that up to which it does.
+    place since which it holds; of a decision and a former column, that up to which it does. *batch* is what was
+    published by then; of a former column it is its step, as one is read after the other.
     """
 
     generation: int

@@ -107,7 +107,7 @@ def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str])
 
 
 _NOTES = Documents[ColumnNote]("column note", ColumnNote)
-"""Of a table, by generation, kind and column; of decisions by place, too."""
+"""Of a table, by generation, kind and column; of decisions by place, and of former columns by step, too."""
 
 
 def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
@@ -132,7 +132,10 @@ def note_decision(db: Connection, table_id: str, said: Word) -> None:
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
     """Note how a generation reads columns of earlier rows, before its first files; replaces what was noted before."""
-    notes = [_note(generation, NoteKind.FORMER, one.column, one.up_to)._replace(now=one.now) for one in columns]
+    notes = [
+        _note(generation, NoteKind.FORMER, one.column, one.up_to, step)._replace(now=one.now)
+        for step, one in enumerate(columns)
+    ]
     with ledger.begin() as db:
         _replace(db, table_id, generation, NoteKind.FORMER, notes)
 
@@ -215,7 +218,7 @@ def _note(generation: int, kind: NoteKind, column: str, since: str, batch: int =
 
 
 def _name(note: ColumnNote) -> str:
-    place = [note.since] if note.kind is NoteKind.DECIDED else []
+    place = {NoteKind.DECIDED: [note.since], NoteKind.FORMER: [str(note.batch)]}.get(note.kind, [])
     return " ".join([str(note.generation), note.kind, note.column, *place])
 
 

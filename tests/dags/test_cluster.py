@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from airflow.dag_processing.dagbag import DagBag
 
 from tests.distant_mirror import distant_mirror
@@ -25,6 +26,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
+SPARK = {"cores": 1, "memory": "512m", "start_above": 0}
 
 
 def test_the_tasks_of_a_dag_run_on_workers_that_see_nothing_of_its_disk(
@@ -43,8 +45,8 @@ def test_the_tasks_of_a_dag_run_on_workers_that_see_nothing_of_its_disk(
         monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
         monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
         pipeline, made = distant_mirror(tmp_path, monkeypatch, storage, server, seed=21)
-        described = pipeline.file.read_text(encoding="utf-8")
-        (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{cores: 1, memory: 512m}}\n", encoding="utf-8")
+        document = yaml.safe_load(pipeline.file.read_text(encoding="utf-8")) | {"spark": SPARK}
+        (mirrors / "shop.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
         run = DagBag(dag_folder=ROOT / "dags").dags["shop__replicate"].test()
         said = "".join(capfd.readouterr())
         states = {instance.task_id: instance.state for instance in run.get_task_instances()}

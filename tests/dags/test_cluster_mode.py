@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from airflow.dag_processing.dagbag import DagBag
 from cryptography.fernet import Fernet
 
@@ -27,6 +28,7 @@ pytestmark = [
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
+SPARK = {"memory": "512m", "start_above": 0}
 KEY_FILE = Path(tempfile.gettempdir(), "open-mirroring-key")
 
 
@@ -56,8 +58,8 @@ def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_l
         monkeypatch.setenv("AIRFLOW_CONN_JOB_KEY", json.dumps({"conn_type": "generic", "password": key}))
         monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
         pipeline, made = distant_mirror(tmp_path, monkeypatch, storage, server, postgres, seed=22)
-        described = pipeline.file.read_text(encoding="utf-8")
-        (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{memory: 512m}}\n", encoding="utf-8")
+        document = yaml.safe_load(pipeline.file.read_text(encoding="utf-8")) | {"spark": SPARK}
+        (mirrors / "shop.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
         run = DagBag(dag_folder=ROOT / "dags").dags["shop__replicate"].test()
         said = "".join(capfd.readouterr())
         states = {instance.task_id: instance.state for instance in run.get_task_instances()}

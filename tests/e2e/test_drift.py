@@ -343,6 +343,29 @@ def test_the_ways_out_of_the_messages_are_those_that_work(
     teller.compare()
 
 
+def test_a_late_row_has_nothing_of_a_column_that_came_back_and_was_renamed_g66(tmp_path: Path, spark: Any) -> None:
+    """`name` is dropped, another `name` comes and is renamed: both are noted of one name, and read in this order."""
+    story = Story("t", Random(1), True, columns={"id": "int", "amount": "int", "name": "varchar(20)"})
+    teller = ChangeTables(tmp_path, spark, [story])
+    first = [story._change("INS") for _ in range(3)]
+    story._drop("name")
+    gone = [story._change("INS")]
+    story._add("name", "varchar(20)")
+    back = [story._change("INS")]
+    story._rename("name", "title")
+    story.renamed["name"] = "title"
+    missing = {int(one.row["id"] or 0): story.rows.pop(int(one.row["id"] or 0)) for one in first[1:]}
+    teller.send({"t": [first[0], *gone, *back, story._change("INS")]})
+    teller.settle()
+    teller.compare()
+    built = teller.pipeline.reader.tables()["shop.t"].row.generation
+    story.rows |= missing
+    teller.send({"t": first[1:]})
+    assert teller.tick() == Exit.DONE
+    teller.compare()
+    assert (teller.asked, teller.pipeline.reader.tables()["shop.t"].row.generation) == (["RENAME_POSSIBLE"], built)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_year_of_drift_ends_equal(

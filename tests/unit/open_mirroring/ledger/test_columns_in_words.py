@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from open_mirroring.changes.column_history import commit_text
-from open_mirroring.ledger.columns import column_texts, note_columns, note_gone
+from open_mirroring.changes.column_history import FormerColumn, commit_text
+from open_mirroring.changes.column_notes import NoteKind, former_columns
+from open_mirroring.ledger.columns import column_notes, column_texts, note_columns, note_former, note_gone
 from tests.hand_made_mirror import HandMadeMirror
 
 
@@ -30,3 +31,14 @@ def test_columns_with_one_fate_are_one_line(tmp_path: Path) -> None:
     gone, other = column_texts(made.ledger, {table: 1})[table]
     assert gone.startswith("column 'x' gone since position 0:0C: rows written")
     assert other.startswith("columns 'a', 'b', 'c' (since position 0A), 'd' (since position 0B) unverified: rows that")
+
+
+def test_how_columns_of_earlier_rows_are_read_is_kept_in_its_order(tmp_path: Path) -> None:
+    """G-66: one is read after the other, and a name that came back was dropped before it was renamed."""
+    made = HandMadeMirror(tmp_path)
+    table = made.ids["dbo.orders"]
+    former = [FormerColumn("a", "0C", "b"), FormerColumn("b", "0B", None), FormerColumn("b", "0D", "c")]
+    for columns in (former[:1], former, former[::-1]):
+        note_former(made.ledger, table, 1, columns)
+        with made.ledger.connect() as db:
+            assert former_columns(column_notes(db, {table: 1}, NoteKind.FORMER)[table]) == columns
