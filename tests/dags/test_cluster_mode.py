@@ -22,10 +22,14 @@ from tests.spark_cluster import may_unshare
 from tests.yarn_cluster import is_there, running_yarn
 
 pytestmark = [
-    pytest.mark.airflow, pytest.mark.spark, pytest.mark.storage, pytest.mark.postgres, pytest.mark.long,
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.storage,
+    pytest.mark.postgres,
+    pytest.mark.long,
     pytest.mark.skipif(not may_unshare(), reason="needs the right to mount (unshare)"),
     pytest.mark.skipif(not is_there(), reason="needs `make jars-yarn`"),
-]  # fmt: skip
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK = {"memory": "512m", "start_above": 0}

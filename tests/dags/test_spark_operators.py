@@ -31,9 +31,14 @@ pytestmark = pytest.mark.airflow
 ROOT = Path(__file__).resolve().parents[2]
 CANARY = "canary-7f3a9"
 LEDGER = {
-    "conn_type": "postgres", "host": "db.invalid", "port": 5432, "login": "writer", "password": CANARY,
-    "schema": "ledger", "extra": {"sslmode": "require"},
-}  # fmt: skip
+    "conn_type": "postgres",
+    "host": "db.invalid",
+    "port": 5432,
+    "login": "writer",
+    "password": CANARY,
+    "schema": "ledger",
+    "extra": {"sslmode": "require"},
+}
 LEDGER_BY_NAME = """
 mirror: shop
 source: {format: sqlserver-ces, transport: capture, path: capture}

@@ -211,9 +211,16 @@ def test_only_tables_with_new_files_get_an_event_with_numbers_rows_and_positions
         "local: zone: dbo/orders",
     )
     assert extra == {
-        "mirror": "shop", "table": "dbo.orders", "generation": 1, "first_number": 3, "number": 5, "rows": 30,
-        "first_position": "3:a", "last_position": "5:z", "batch": 5,
-    }  # fmt: skip
+        "mirror": "shop",
+        "table": "dbo.orders",
+        "generation": 1,
+        "first_number": 3,
+        "number": 5,
+        "rows": 30,
+        "first_position": "3:a",
+        "last_position": "5:z",
+        "batch": 5,
+    }
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,7 @@ def test_loaded_changed_and_corrected_rows_land_alike_and_are_proved_g110_g118_g
     lsn = "0000002C0000000C0001"
     place = f"000000:{lsn}:00000000000000000001:1"
     assert changed[3].replace(tzinfo=None) == datetime(2026, 8, 7, 16, 30, 10, 123000)
-    assert (*changed[:3], *changed[4:]) == (
-        3, hashed("new"), Decimal("2.75"), place, "insert", lsn, "dbo.orders"
-    )  # fmt: skip
+    assert (*changed[:3], *changed[4:]) == (3, hashed("new"), Decimal("2.75"), place, "insert", lsn, "dbo.orders")
     main(["dead-letters", str(pipeline.file)])
     assert "'0.1250' has more than 2 digits after the point" in capsys.readouterr().out
 

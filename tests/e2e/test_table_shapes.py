@@ -72,8 +72,15 @@ def test_tables_of_every_shape_end_exactly(compression: str, tmp_path: Path, spa
     found = in_order(pipeline.mirrored("größe 1", "T $x"), KEYS)
     assert found == in_order([hostile("a", "new"), hostile("d", "moved")], KEYS)
     assert not {path.name for path in pipeline.folder.iterdir()} - {
-        "source", "mirrors", "zone", "log", "tables", "ledger.db", "ledger.db-wal", "ledger.db-shm",
-    }, "no name becomes a path"  # fmt: skip
+        "source",
+        "mirrors",
+        "zone",
+        "log",
+        "tables",
+        "ledger.db",
+        "ledger.db-wal",
+        "ledger.db-shm",
+    }, "no name becomes a path"
     assert sorted(row["name"] for row in pipeline.mirrored("dbo", "log")) == ["later", "same", "same"]
     inserted = [row for path in files_of(pipeline, "log") for row in pq.read_table(path).to_pylist()]
     assert [(row["name"], row["__rowMarker__"]) for row in inserted] == [("same", 0), ("same", 0), ("later", 0)]

@@ -10,10 +10,18 @@ from open_mirroring.changes.column_history import moved_behind
 @pytest.mark.parametrize(
     ("before", "after", "moved"),
     [
-        ("abc", "abc", ""), ("abc", "acb", "b"), ("abc", "bca", "a"), ("abcd", "adbc", "bc"), ("abc", "abcd", ""),
-        ("abc", "ac", ""), ("abc", "acdb", "b"), ("bc", "abc", ""), ("", "abc", ""), ("abc", "cab", "ab"),
+        ("abc", "abc", ""),
+        ("abc", "acb", "b"),
+        ("abc", "bca", "a"),
+        ("abcd", "adbc", "bc"),
+        ("abc", "abcd", ""),
+        ("abc", "ac", ""),
+        ("abc", "acdb", "b"),
+        ("bc", "abc", ""),
+        ("", "abc", ""),
+        ("abc", "cab", "ab"),
     ],
-)  # fmt: skip
+)
 def test_what_stands_behind_others_that_stood_behind_it_was_added_again_g07(
     before: str, after: str, moved: str
 ) -> None:

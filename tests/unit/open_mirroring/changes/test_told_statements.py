@@ -27,22 +27,26 @@ def altered(place: str, kind: str = "ALTER_TABLE", **columns: tuple[str, str | N
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
-        ([altered("5", a=DROP)], GONE), ([altered("5", a=DROP, b=("ADD", None))], GONE),
+        ([altered("5", a=DROP)], GONE),
+        ([altered("5", a=DROP, b=("ADD", None))], GONE),
         ([altered("5", a=("ALTER", "b"))], ("b", "5")),
         ([altered("5", a=("ALTER", "b")), altered("7", b=("ALTER", "c"))], ("c", "5")),
         ([altered("7", b=DROP), altered("5", a=("ALTER", "b"))], GONE),
         ([altered("5", a=("ALTER", None)), altered("6", a=("ALTER", "b"))], ("b", "6")),
         ([altered("5", a=("ALTER", "b"), b=("ALTER", "a"))], ("b", "5")),
         ([altered("5", "TRUNCATE_TABLE"), altered("6", a=("ALTER", "B"))], ("B", "6")),
-        ([altered("5", a=("ALTER", "A"))], None), ([altered("3", a=DROP)], None), ([altered("5", b=DROP)], None),
+        ([altered("5", a=("ALTER", "A"))], None),
+        ([altered("3", a=DROP)], None),
+        ([altered("5", b=DROP)], None),
         ([altered("5", a=("ADD", None)), altered("6", a=DROP)], None),
         ([altered("5", b=("ALTER", "a")), altered("6", a=DROP)], None),
-        ([altered("5", a=("RENAME", "b"))], None), ([altered("5", a=("DROP", "b"))], None),
+        ([altered("5", a=("RENAME", "b"))], None),
+        ([altered("5", a=("DROP", "b"))], None),
         ([altered("5", "CREATE_TABLE"), altered("6", a=DROP)], None),
         ([altered("5", "DROP_TABLE"), altered("6", a=DROP)], None),
         ([Statement("5", "ALTER_TABLE", None), altered("6", a=DROP)], None),
     ],
-)  # fmt: skip
+)
 def test_a_word_counts_only_without_doubt_t84(statements: list[Statement], told: ToldColumn | None) -> None:
     assert what_became_of("a", "4", statements) == told
 

@@ -41,15 +41,20 @@ def test_a_connection_in_the_json_form(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (f"postgres://me:{CANARY}@db/x", "JSON object"), (f"{CANARY}", "not a JSON object"),
+        (f"postgres://me:{CANARY}@db/x", "JSON object"),
+        (f"{CANARY}", "not a JSON object"),
         ([CANARY], "not a JSON object"),
         ('{"conn_type": "postgres", "password": "' + CANARY, "not a JSON object"),
-        (GOOD | {CANARY: 1}, "key other than"), (GOOD | {"conn_type": None}, "no conn_type"),
-        (GOOD | {"password": [CANARY]}, "password is not text"), (GOOD | {"port": CANARY}, "port"),
-        (GOOD | {"port": 0}, "port"), (GOOD | {"port": True}, "port"), (GOOD | {"extra": CANARY}, "extra"),
+        (GOOD | {CANARY: 1}, "key other than"),
+        (GOOD | {"conn_type": None}, "no conn_type"),
+        (GOOD | {"password": [CANARY]}, "password is not text"),
+        (GOOD | {"port": CANARY}, "port"),
+        (GOOD | {"port": 0}, "port"),
+        (GOOD | {"port": True}, "port"),
+        (GOOD | {"extra": CANARY}, "extra"),
         (GOOD | {"extra": [CANARY]}, "extra"),
     ],
-)  # fmt: skip
+)
 def test_a_malformed_connection_is_refused_without_its_content(
     monkeypatch: pytest.MonkeyPatch, content: object, what: str
 ) -> None:
@@ -151,10 +156,14 @@ def test_a_sqlite_ledger_by_connection(make: Make, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "content",
     [
-        GOOD | {"conn_type": "mysql"}, GOOD | {"schema": ""}, GOOD | {"host": None}, GOOD | {"extra": {"iam": CANARY}},
-        {"conn_type": "sqlite"}, {"conn_type": "sqlite", "host": ":memory:"},
+        GOOD | {"conn_type": "mysql"},
+        GOOD | {"schema": ""},
+        GOOD | {"host": None},
+        GOOD | {"extra": {"iam": CANARY}},
+        {"conn_type": "sqlite"},
+        {"conn_type": "sqlite", "host": ":memory:"},
     ],
-)  # fmt: skip
+)
 def test_a_connection_that_is_no_ledger(make: Make, monkeypatch: pytest.MonkeyPatch, content: object) -> None:
     _set(monkeypatch, content)
     mirror = make({"connection": "ledger"})

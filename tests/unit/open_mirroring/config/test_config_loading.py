@@ -395,13 +395,19 @@ schedule: hourly
 gate: {max_files: -1}
 """
     assert _problems(load, text) == [
-        ("CONFIG_INVALID", 1, "change_log"), ("CONFIG_INVALID", 1, "mirror"), ("CONFIG_INVALID", 2, "mirrors"),
-        ("CONFIG_INVALID", 3, "source.transport"), ("SECRET_IN_FILE", 4, "landing_zone"),
-        ("SECRET_IN_FILE", 5, "ledger"), ("COLUMN_NAME_INVALID", 8, "tables[1].key"),
-        ("CONFIG_INVALID", 9, "tables[2].target"), ("CONFIG_INVALID", 10, "tables[3].target"),
-        ("CONFIG_INVALID", 11, "tables[4]"), ("CONFIG_INVALID", 12, "schedule"),
+        ("CONFIG_INVALID", 1, "change_log"),
+        ("CONFIG_INVALID", 1, "mirror"),
+        ("CONFIG_INVALID", 2, "mirrors"),
+        ("CONFIG_INVALID", 3, "source.transport"),
+        ("SECRET_IN_FILE", 4, "landing_zone"),
+        ("SECRET_IN_FILE", 5, "ledger"),
+        ("COLUMN_NAME_INVALID", 8, "tables[1].key"),
+        ("CONFIG_INVALID", 9, "tables[2].target"),
+        ("CONFIG_INVALID", 10, "tables[3].target"),
+        ("CONFIG_INVALID", 11, "tables[4]"),
+        ("CONFIG_INVALID", 12, "schedule"),
         ("CONFIG_INVALID", 13, "gate.max_files"),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_error_reads_well_and_travels_by_value(load: Load) -> None:

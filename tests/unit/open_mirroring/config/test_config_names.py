@@ -30,10 +30,14 @@ def _mirror(**table: Any) -> dict[str, Any]:
     return {
         "mirror": "shop",
         "source": {"format": "sqlserver-ces", "transport": "files", "layout": "bare", "path": "in"},
-        "landing_zone": {"store": "local", "path": "zone"}, "ledger": "sqlite:///ledger.db", "change_log": "log",
+        "landing_zone": {"store": "local", "path": "zone"},
+        "ledger": "sqlite:///ledger.db",
+        "change_log": "log",
         "tables": [{"source": "dbo.a", "target": "dbo/a", "key": ["id"]} | table],
-        "schedule": "0 * * * *", "gate": {"max_files": 1}, "spark": {"connection": "spark", "memory": "1g"},
-    }  # fmt: skip
+        "schedule": "0 * * * *",
+        "gate": {"max_files": 1},
+        "spark": {"connection": "spark", "memory": "1g"},
+    }
 
 
 def _codes(tmp_path: Path, content: dict[str, Any]) -> list[tuple[str, str]]:

@@ -85,10 +85,19 @@ def test_the_footer_is_one_json_object_of_stable_names(path: Path) -> None:
     """I9: files outlive versions; *first_number* is the publication's, for a file's own number is its name."""
     written = write_data_file(path, rows(2), SCHEMA, FOOTER)
     assert json.loads(pq.read_metadata(path).metadata[FOOTER_KEY]) == {
-        "mirror": "shop", "table_id": "6f1c", "generation": 2, "first_number": 7, "batch_from": 11, "batch_to": 13,
-        "kind": "changes", "first_position": "0001:0002:0", "last_position": "0001:0009:1", "rows": 2,
-        "digest": written.digest, "standing": "",
-    }  # fmt: skip
+        "mirror": "shop",
+        "table_id": "6f1c",
+        "generation": 2,
+        "first_number": 7,
+        "batch_from": 11,
+        "batch_to": 13,
+        "kind": "changes",
+        "first_position": "0001:0002:0",
+        "last_position": "0001:0009:1",
+        "rows": 2,
+        "digest": written.digest,
+        "standing": "",
+    }
 
 
 def test_pieces_become_row_groups_and_the_same_digest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,10 +158,14 @@ def test_a_file_that_is_not_ours_has_no_footer(path: Path) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        b"", b"[]", b"{", b"{}", json.dumps({"mirror": "m"}).encode(),
+        b"",
+        b"[]",
+        b"{",
+        b"{}",
+        json.dumps({"mirror": "m"}).encode(),
         json.dumps({**{name: "" for name in Footer.__dataclass_fields__}}).encode(),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_footer_is_an_error_not_a_foreign_file(path: Path, entry: bytes) -> None:
     pq.write_table(rows(2).replace_schema_metadata({FOOTER_KEY: entry}), path)
     with pytest.raises(TerminalError, match=r"FILE_UNFIT: .*our footer cannot be read.*Next step: "):

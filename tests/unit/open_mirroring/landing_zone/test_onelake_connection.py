@@ -84,21 +84,29 @@ def test_addresses_of_microsoft_and_of_this_machine_are_taken(address: str) -> N
 @pytest.mark.parametrize(
     "changed",
     [
-        {"conn_type": "http"}, {"extra": {"auth": "account_key"}}, {"extra": {"tenant_id": "a/b"}},
-        {"extra": {"tenant_id": 5}}, {"extra": {"tenant_id": ""}}, {"login": None}, {"password": None},
+        {"conn_type": "http"},
+        {"extra": {"auth": "account_key"}},
+        {"extra": {"tenant_id": "a/b"}},
+        {"extra": {"tenant_id": 5}},
+        {"extra": {"tenant_id": ""}},
+        {"login": None},
+        {"password": None},
         {"extra": {"account_key": CANARY}},
         {"extra": {"dfs_endpoint": "http://onelake.dfs.fabric.microsoft.com"}},
         {"extra": {"dfs_endpoint": "https://onelake.dfs.fabric.microsoft.com.evil.example"}},
         {"extra": {"dfs_endpoint": f"https://{CANARY}@onelake.dfs.fabric.microsoft.com"}},
         {"extra": {"dfs_endpoint": "https://onelake.dfs.fabric.microsoft.com/x?sig=1"}},
         {"extra": {"dfs_endpoint": "https://api.fabric.microsoft.com"}},
-        {"extra": {"dfs_endpoint": "http://10.0.0.1:80"}}, {"extra": {"dfs_endpoint": "http://127.0.0.1:99999"}},
+        {"extra": {"dfs_endpoint": "http://10.0.0.1:80"}},
+        {"extra": {"dfs_endpoint": "http://127.0.0.1:99999"}},
         {"extra": {"dfs_endpoint": "ftp://127.0.0.1"}},
         {"extra": {"fabric_endpoint": "https://onelake.dfs.fabric.microsoft.com"}},
-        {"extra": {"authority": "https://login.example"}}, {"extra": {"timeout_seconds": 0}},
-        {"extra": {"timeout_seconds": "soon"}}, {"extra": {"timeout_seconds": True}},
+        {"extra": {"authority": "https://login.example"}},
+        {"extra": {"timeout_seconds": 0}},
+        {"extra": {"timeout_seconds": "soon"}},
+        {"extra": {"timeout_seconds": True}},
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_refused_without_its_content(changed: dict[str, Any]) -> None:
     """O-02, I30: no shared key; nothing of a connection is in the error; no token goes to a host of anybody else."""
     with pytest.raises(TerminalError) as caught:

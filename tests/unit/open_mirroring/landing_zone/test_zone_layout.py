@@ -64,10 +64,17 @@ def test_the_order_of_names_is_that_of_numbers(number: int, other: int) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "1.parquet", f"{0:020d}.parquet", f"{1:021d}.parquet", f"_{1:020d}.parquet", f"{1:020d}.csv",
-        f"{1:020d}.parquet.tmp", f"{1:020d}.parquet\n", "\u0660" * 19 + "\u0661.parquet", "part-00000.parquet",
+        "1.parquet",
+        f"{0:020d}.parquet",
+        f"{1:021d}.parquet",
+        f"_{1:020d}.parquet",
+        f"{1:020d}.csv",
+        f"{1:020d}.parquet.tmp",
+        f"{1:020d}.parquet\n",
+        "\u0660" * 19 + "\u0661.parquet",
+        "part-00000.parquet",
     ],
-)  # fmt: skip
+)
 def test_other_names_have_no_number_f31(name: str) -> None:
     assert file_number(name) is None
 

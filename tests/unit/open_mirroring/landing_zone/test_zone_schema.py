@@ -31,11 +31,19 @@ def test_a_file_of_the_initial_load_has_no_marker_f57() -> None:
 def test_every_type_is_a_simple_one_of_parquet() -> None:
     """F-80, F-82: signed integers, microseconds in UTC, decimals to 38 digits; binary is a type of its own."""
     wanted = {
-        "bool": pa.bool_(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32(),
-        "float64": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-        "timestamp": pa.timestamp("us", tz="UTC"), "decimal(38,38)": pa.decimal128(38, 38),
+        "bool": pa.bool_(),
+        "int16": pa.int16(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "float32": pa.float32(),
+        "float64": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "decimal(38,38)": pa.decimal128(38, 38),
         "decimal(1,0)": pa.decimal128(1, 0),
-    }  # fmt: skip
+    }
     assert {name: arrow_type(name) for name in wanted} == wanted
 
 

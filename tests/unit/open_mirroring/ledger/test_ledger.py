@@ -38,9 +38,15 @@ DECLARED = TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)
 OTHER = TableDeclaration("dbo.b", "dbo.schema/b", ("id", "name"), False)
 SCHEMA = TableSchema((LandingColumn("id", "int64"), LandingColumn("name", "string")))
 REJECT = {
-    "epoch": "s", "pos": "0003", "key": '["7"]', "batch": 2, "code": "VALUE_INVALID", "reason": "not a number",
-    "origin": "a.json", "place": 17,
-}  # fmt: skip
+    "epoch": "s",
+    "pos": "0003",
+    "key": '["7"]',
+    "batch": 2,
+    "code": "VALUE_INVALID",
+    "reason": "not a number",
+    "origin": "a.json",
+    "place": 17,
+}
 
 
 def staged(number: int) -> StagedFile:

@@ -95,8 +95,12 @@ def test_every_record_is_written_once_and_audited_with_who_and_why(made: HandMad
     assert advance(resets, ResetStage.TABLE_BACK).stage is None and row.stage is ResetStage.REBUILDING
     assert made.table(ORDERS).reset is None and made.table(ORDERS).stop_code is None
     assert [event for _, event, _ in made.audit()] == [
-        "RESET_REQUESTED", "FOLDER_DELETED", "TABLE_GONE", "REBUILDING", "TABLE_BACK",
-    ]  # fmt: skip
+        "RESET_REQUESTED",
+        "FOLDER_DELETED",
+        "TABLE_GONE",
+        "REBUILDING",
+        "TABLE_BACK",
+    ]
     assert all((detail["who"], detail["why"]) == ASKED for _, _, detail in made.audit())
     assert made.audit()[0][2]["cleared"]["code"] == "SCHEMA_CHANGED"
 

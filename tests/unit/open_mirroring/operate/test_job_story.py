@@ -62,8 +62,13 @@ REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "maintain": (
         {
-            "horizon": "2026-01-05T09:00:00+00:00", "horizon_batch": 7, "dropped_batch": 0, "vacuumed": 1, "swept": 0,
-            "forgotten": 3, "held_by": ["an open dead letter of batch 8"],
+            "horizon": "2026-01-05T09:00:00+00:00",
+            "horizon_batch": 7,
+            "dropped_batch": 0,
+            "vacuumed": 1,
+            "swept": 0,
+            "forgotten": 3,
+            "held_by": ["an open dead letter of batch 8"],
         },
         [
             "The horizon is 2026-01-05 09:00 UTC, after batch 7.",
@@ -81,7 +86,7 @@ REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"table": "dbo.a", "generation": 2, "stage": "", "waits_for": ""},
         ["dbo.a is built from scratch: its generation is 2."],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("job", REPORTS)

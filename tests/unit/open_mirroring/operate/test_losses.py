@@ -68,11 +68,16 @@ def codes(*tables: SeenTable, others: list[ForeignTable], **more: Any) -> dict[s
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("dbo.orders_v2", "TABLE_RENAMED"), ("dbo.Orders2", "TABLE_RENAMED"), ("dbo.old_orders", "TABLE_RENAMED"),
-        ("sales.orders", "TABLE_RENAMED"), ("dbo.reorders", "not_seen"), ("dbo.ordersarchive", "not_seen"),
-        ("dbo.invoices", "not_seen"), ("sales.orders_v2", "not_seen"),
+        ("dbo.orders_v2", "TABLE_RENAMED"),
+        ("dbo.Orders2", "TABLE_RENAMED"),
+        ("dbo.old_orders", "TABLE_RENAMED"),
+        ("sales.orders", "TABLE_RENAMED"),
+        ("dbo.reorders", "not_seen"),
+        ("dbo.ordersarchive", "not_seen"),
+        ("dbo.invoices", "not_seen"),
+        ("sales.orders_v2", "not_seen"),
     ],
-)  # fmt: skip
+)
 def test_a_table_that_fell_silent_when_another_name_came_up_g_24(name: str, code: str) -> None:
     """G-24: a name that says so is a loss, any other a note; what came up before the last change is neither."""
     assert codes(orders(), others=[foreign(name)]) == {"dbo.orders": code}

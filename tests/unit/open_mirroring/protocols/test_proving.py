@@ -37,10 +37,14 @@ BOUND = {"a.jsonl": 100}
 @pytest.mark.parametrize(
     ("ends", "open_batch", "fragments", "words"),
     [
-        ({}, None, 0, ""), ({"a.jsonl": 100}, None, 0, ""), ({"a.jsonl": 101}, None, 0, "a.jsonl"),
-        ({"b.jsonl": 1}, None, 0, "b.jsonl"), ({}, 7, 0, "batch 7"), ({}, None, 2, "2 messages wait"),
+        ({}, None, 0, ""),
+        ({"a.jsonl": 100}, None, 0, ""),
+        ({"a.jsonl": 101}, None, 0, "a.jsonl"),
+        ({"b.jsonl": 1}, None, 0, "b.jsonl"),
+        ({}, 7, 0, "batch 7"),
+        ({}, None, 2, "2 messages wait"),
     ],
-)  # fmt: skip
+)
 def test_nothing_is_certain_while_a_change_may_be_on_its_way(
     ends: dict[str, int], open_batch: int | None, fragments: int, words: str
 ) -> None:
@@ -52,12 +56,17 @@ def test_nothing_is_certain_while_a_change_may_be_on_its_way(
 @pytest.mark.parametrize(
     ("one", "other", "common"),
     [
-        ("int16", "int64", "int64"), ("float32", "float64", "float64"),
-        ("decimal(10,2)", "decimal(8,4)", "decimal(12,4)"), ("decimal(38,0)", "decimal(38,10)", None),
-        ("int32", "decimal(10,0)", None), ("string", "binary", None), ("date", "timestamp", None),
-        ("bool", "int16", None), ("timestamp", "timestamp", "timestamp"),
+        ("int16", "int64", "int64"),
+        ("float32", "float64", "float64"),
+        ("decimal(10,2)", "decimal(8,4)", "decimal(12,4)"),
+        ("decimal(38,0)", "decimal(38,10)", None),
+        ("int32", "decimal(10,0)", None),
+        ("string", "binary", None),
+        ("date", "timestamp", None),
+        ("bool", "int16", None),
+        ("timestamp", "timestamp", "timestamp"),
     ],
-)  # fmt: skip
+)
 def test_only_types_of_one_kind_are_compared(one: str, other: str, common: str | None) -> None:
     """G-41: in a type that holds all values of both; values of two kinds are no difference, but not comparable."""
     assert common_type(one, other) == common_type(other, one) == common

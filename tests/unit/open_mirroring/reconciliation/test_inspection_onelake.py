@@ -99,8 +99,13 @@ def test_a_listing_of_the_zone_is_told_apart_by_table_f_36(tmp_path: Path) -> No
         "a": ["a/4", "a/_ProcessedFiles/5", "_FilesReadyToDelete/a/6"],
     }
     others = [
-        "dbo.schema/b/7", "b/8", "_scratchPad/a/9", "_partnerEvents.json", "dbo.schema/ab/10", "_ProcessedFiles/11",
-    ]  # fmt: skip
+        "dbo.schema/b/7",
+        "b/8",
+        "_scratchPad/a/9",
+        "_partnerEvents.json",
+        "dbo.schema/ab/10",
+        "_ProcessedFiles/11",
+    ]
     for path in (*mine["a"], *mine["dbo.schema/a"], *others):
         store.create(path, b"x")
     found = list_tables(store, mine)

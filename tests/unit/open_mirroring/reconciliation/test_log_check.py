@@ -117,19 +117,24 @@ def with_contents(source: str, contents: list[BatchContents]) -> LogRecord:
         (without(1), [(ORDERS, "LOG_DAMAGED")], "1 changes from 7 to 7 recorded, no changes in the log"),
         (recounted(2, rows=4), [(CUSTOMERS, "LOG_DAMAGED")], "2 changes from 1 to 2 recorded, 4 changes"),
         (recounted(2, highest="3"), [(CUSTOMERS, "LOG_DAMAGED")], "2 changes from 1 to 3 in the log"),
-        (recounted(2, table=QUIET), [(CUSTOMERS, "LOG_DAMAGED"), (QUIET, "LOG_DAMAGED")],
-         "no changes recorded, 2 changes"),
-        (recounted(2, table="dbo.other"), [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")],
-         "2 changes of 'dbo.other', which is not mirrored"),
+        (
+            recounted(2, table=QUIET),
+            [(CUSTOMERS, "LOG_DAMAGED"), (QUIET, "LOG_DAMAGED")],
+            "no changes recorded, 2 changes",
+        ),
+        (
+            recounted(2, table="dbo.other"),
+            [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")],
+            "2 changes of 'dbo.other', which is not mirrored",
+        ),
         (recounted(5, batch=2), [(CUSTOMERS, "LOG_DAMAGED")], "batch 2: no changes recorded, 3 changes"),
         (without(3), [(None, "LOG_DAMAGED")], "0 fragments and 1 dead letters in the log, sealed were 5 frag"),
         (recounted(6, rows=3), [(None, "LOG_DAMAGED")], "batch 3: 1 fragments and 3 dead letters"),
-        (without(5, 6, 7), [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")],
-         "batch 3: nothing of it is in the log"),
+        (without(5, 6, 7), [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")], "batch 3: nothing of it is in the log"),
         (recounted(8, batch=5), [(None, "LEDGER_BEHIND")], "batches [5], the ledger ends at 4"),
         (log(unreadable="torn"), [(None, "LOG_DAMAGED")], "torn"),
     ],
-)  # fmt: skip
+)
 def test_a_log_that_is_not_what_was_committed(
     state: LogState, expected: list[tuple[str | None, str]], text: str
 ) -> None:
@@ -146,21 +151,36 @@ def test_a_log_that_is_not_what_was_committed(
         (with_counts(1, messages=15), [(None, "COUNTS_DIFFER")], "batch 1: 15 messages were read, 14 have a disp"),
         (with_counts(2, metadata=1), [(None, "COUNTS_DIFFER")], "batch 2: 3 messages were read, 4 have a disp"),
         (with_counts(3, messages=5, rejected=2), [(None, "COUNTS_DIFFER")], "fewer dead letters were written"),
-        (with_counts(1, fragments=4, ignored=2), [(None, "COUNTS_DIFFER"), (None, "LOG_DAMAGED")],
-         "sealed were 4 fragments and 2 dead letters"),
-        (with_contents(CUSTOMERS, CONTENTS[CUSTOMERS][:1]), [(CUSTOMERS, "COUNTS_DIFFER"), (CUSTOMERS,
-         "LOG_DAMAGED")], "batch 3: no changes recorded, 3 changes from 8 to 9 in its sealed files"),
-        (with_contents(QUIET, [BatchContents(2, "e", 1, "1", "1", ())]), [(QUIET, "COUNTS_DIFFER"), (QUIET,
-         "LOG_DAMAGED")], "batch 2: 1 changes from 1 to 1 recorded, no changes in its sealed files"),
+        (
+            with_counts(1, fragments=4, ignored=2),
+            [(None, "COUNTS_DIFFER"), (None, "LOG_DAMAGED")],
+            "sealed were 4 fragments and 2 dead letters",
+        ),
+        (
+            with_contents(CUSTOMERS, CONTENTS[CUSTOMERS][:1]),
+            [(CUSTOMERS, "COUNTS_DIFFER"), (CUSTOMERS, "LOG_DAMAGED")],
+            "batch 3: no changes recorded, 3 changes from 8 to 9 in its sealed files",
+        ),
+        (
+            with_contents(QUIET, [BatchContents(2, "e", 1, "1", "1", ())]),
+            [(QUIET, "COUNTS_DIFFER"), (QUIET, "LOG_DAMAGED")],
+            "batch 2: 1 changes from 1 to 1 recorded, no changes in its sealed files",
+        ),
         (with_counts(3, joined=1), [(None, "COUNTS_DIFFER")], "6 pieces of split messages were logged, 3 were joined"),
         (with_counts(3, joined=4), [(None, "COUNTS_DIFFER")], "6 pieces of split messages were logged, 6 were joined"),
         (replace(RECORD, waiting={"x": 1}), [(None, "COUNTS_DIFFER")], "4 were joined or ended otherwise, 1 wait"),
-        (replace(RECORD, manifests={1: MANIFESTS[1], 3: MANIFESTS[3]}), [(None, "LOG_DAMAGED")],
-         "no record of the committed batches [2]"),
-        (replace(RECORD, manifests={1: MANIFESTS[1], 2: MANIFESTS[2]}), [(None, c) for c in ("COUNTS_DIFFER",
-         "LOG_DAMAGED", "LEDGER_BEHIND")], "the log holds batch 3, of which the ledger has no record"),
+        (
+            replace(RECORD, manifests={1: MANIFESTS[1], 3: MANIFESTS[3]}),
+            [(None, "LOG_DAMAGED")],
+            "no record of the committed batches [2]",
+        ),
+        (
+            replace(RECORD, manifests={1: MANIFESTS[1], 2: MANIFESTS[2]}),
+            [(None, c) for c in ("COUNTS_DIFFER", "LOG_DAMAGED", "LEDGER_BEHIND")],
+            "the log holds batch 3, of which the ledger has no record",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_ledger_that_contradicts_itself_or_the_log(
     record: LogRecord, expected: list[tuple[str | None, str]], text: str
 ) -> None:

@@ -277,11 +277,15 @@ def test_the_last_file_alone_is_no_backlog() -> None:
 @pytest.mark.parametrize(
     ("limits", "held"),
     [
-        (Limits(), False), (Limits(max_files=3), False), (Limits(max_files=2), True), (Limits(max_bytes=300), False),
-        (Limits(max_bytes=299), True), (Limits(max_age=timedelta(days=1)), False),
+        (Limits(), False),
+        (Limits(max_files=3), False),
+        (Limits(max_files=2), True),
+        (Limits(max_bytes=300), False),
+        (Limits(max_bytes=299), True),
+        (Limits(max_age=timedelta(days=1)), False),
         (Limits(max_age=timedelta(hours=23)), True),
     ],
-)  # fmt: skip
+)
 def test_a_backlog_over_a_limit_holds(limits: Limits, held: bool) -> None:
     """I18."""
     finding = reconcile(but(facts(3, item(1, F), item(2, F), item(3, F)), limits=limits))
@@ -292,13 +296,17 @@ def test_a_backlog_over_a_limit_holds(limits: Limits, held: bool) -> None:
 @pytest.mark.parametrize(
     ("state", "verdict", "code"),
     [
-        (TargetState.RUNNING, Verdict.PASS, "OK"), (TargetState.PAUSED, Verdict.HOLD, "PAUSED"),
-        (TargetState.THROTTLED, Verdict.HOLD, "TARGET_BUSY"), (TargetState.NOT_STARTED, Verdict.PASS, "OK"),
-        (TargetState.NOT_READY, Verdict.HOLD, "TARGET_BUSY"), (TargetState.UNKNOWN, Verdict.HOLD, "STATUS_UNKNOWN"),
-        (TargetState.REFUSED, Verdict.HOLD, "STATUS_REFUSED"), (TargetState.FAILED, Verdict.STOP, "TARGET_FAILED"),
+        (TargetState.RUNNING, Verdict.PASS, "OK"),
+        (TargetState.PAUSED, Verdict.HOLD, "PAUSED"),
+        (TargetState.THROTTLED, Verdict.HOLD, "TARGET_BUSY"),
+        (TargetState.NOT_STARTED, Verdict.PASS, "OK"),
+        (TargetState.NOT_READY, Verdict.HOLD, "TARGET_BUSY"),
+        (TargetState.UNKNOWN, Verdict.HOLD, "STATUS_UNKNOWN"),
+        (TargetState.REFUSED, Verdict.HOLD, "STATUS_REFUSED"),
+        (TargetState.FAILED, Verdict.STOP, "TARGET_FAILED"),
         (TargetState.STOPPED, Verdict.STOP, "TARGET_FAILED"),
     ],
-)  # fmt: skip
+)
 def test_the_targets_health_counts(state: TargetState, verdict: Verdict, code: str) -> None:
     """I24, R-02."""
     finding = reconcile(but(facts(1, item(1, F)), target=TargetStatus(state, "because\n")))
@@ -333,9 +341,15 @@ def test_the_ledgers_own_stop_comes_first_and_everything_else_is_named() -> None
     finding = reconcile(worst)
     assert (finding.verdict, finding.code, finding.what) == (Verdict.STOP, "CONFLICT", worst.state.stop_what)
     assert finding.evidence["also"] == [
-        "INCARNATION_CHANGED", "METADATA_CHANGED", "FOREIGN_ITEM", "LEDGER_BEHIND", "CONTENT_CHANGED", "FILE_MISSING",
-        "TARGET_FAILED", "LOAD_PENDING",
-    ]  # fmt: skip
+        "INCARNATION_CHANGED",
+        "METADATA_CHANGED",
+        "FOREIGN_ITEM",
+        "LEDGER_BEHIND",
+        "CONTENT_CHANGED",
+        "FILE_MISSING",
+        "TARGET_FAILED",
+        "LOAD_PENDING",
+    ]
 
 
 def test_a_pending_load_holds_after_everything_else() -> None:
@@ -449,20 +463,25 @@ def test_a_listing_is_split_by_where_files_are_on_their_way() -> None:
     """F-05, F-36: both places of the processed folders; other tables and other underscore names left out."""
     n = file_name
     paths = {
-        f"dbo.schema/t/{n(4)}": (n(4), F), f"dbo.schema/t/_ProcessedFiles/{n(3)}": (n(3), P),
-        f"dbo.schema/t/_FilesReadyToDelete/{n(2)}": (n(2), R), f"_ProcessedFiles/dbo.schema/t/{n(1)}": (n(1), P),
+        f"dbo.schema/t/{n(4)}": (n(4), F),
+        f"dbo.schema/t/_ProcessedFiles/{n(3)}": (n(3), P),
+        f"dbo.schema/t/_FilesReadyToDelete/{n(2)}": (n(2), R),
+        f"_ProcessedFiles/dbo.schema/t/{n(1)}": (n(1), P),
         f"_FilesReadyToDelete/dbo.schema/t/deeper/{n(7)}": (n(7), R),
         "dbo.schema/t/_stage-3/5.abc": ("5.abc", FileStage.STAGING),
         "dbo.schema/t/notes.txt": ("notes.txt", FileStage.FOREIGN),
         f"dbo.schema/t/{n(1)[:-8]}.csv": (f"{n(1)[:-8]}.csv", FileStage.FOREIGN),
         f"dbo.schema/t/{'0' * 20}.parquet": (f"{'0' * 20}.parquet", FileStage.FOREIGN),
         f"dbo.schema/t/sub/{n(9)}": (f"sub/{n(9)}", FileStage.FOREIGN),
-        "dbo.schema/t/_stage-2/5.abc": None, "dbo.schema/t/_metadata.json": None,
+        "dbo.schema/t/_stage-2/5.abc": None,
+        "dbo.schema/t/_metadata.json": None,
         "dbo.schema/t/_incarnation.json": None,
         "dbo.schema/t/_FilesReadyToDelete/_FilesReadyToDeleteInfo.json": None,
-        "dbo.schema/t/_ProcessedFiles/something.else": None, f"dbo.schema/t2/{n(1)}": None, f"dbo.schema/{n(1)}": None,
+        "dbo.schema/t/_ProcessedFiles/something.else": None,
+        f"dbo.schema/t2/{n(1)}": None,
+        f"dbo.schema/{n(1)}": None,
         f"_ProcessedFiles/dbo.schema/t2/{n(1)}": None,
-    }  # fmt: skip
+    }
     items = split_listing("dbo.schema/t", (ObjectInfo(path, 7, f"e {path}") for path in paths), generation=3)
     found = {found.etag.removeprefix("e "): (found.name, found.stage) for found in items}
     assert found == {path: want for path, want in paths.items() if want}

@@ -66,11 +66,16 @@ GOOD = ("Initialized", "Snapshotting", "Replicating", "Reseeding")
 def test_every_pair_of_words_has_one_state_r_09(said: str, of_table: str | None) -> None:
     """I24, R-02, R-07: a failed or stopped table counts whatever its database says; no word is understood by luck."""
     expected = {
-        "Initializing": TargetState.NOT_READY, "Initialized": TargetState.NOT_STARTED,
-        "Starting": TargetState.NOT_READY, "Running": TargetState.RUNNING, "Paused": TargetState.PAUSED,
-        "Stopping": TargetState.STOPPED, "Stopped": TargetState.STOPPED, "Failed": TargetState.FAILED,
+        "Initializing": TargetState.NOT_READY,
+        "Initialized": TargetState.NOT_STARTED,
+        "Starting": TargetState.NOT_READY,
+        "Running": TargetState.RUNNING,
+        "Paused": TargetState.PAUSED,
+        "Stopping": TargetState.STOPPED,
+        "Stopped": TargetState.STOPPED,
+        "Failed": TargetState.FAILED,
         "Hibernating": TargetState.UNKNOWN,
-    }[said]  # fmt: skip
+    }[said]
     if of_table == "Failed":
         expected = TargetState.FAILED
     elif of_table == "Stopped" and said != "Failed":

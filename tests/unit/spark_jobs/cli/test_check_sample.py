@@ -63,10 +63,14 @@ def test_what_differs_and_stops_nothing_is_a_warning_g51(mirror: Path, capsys: p
     assert checked(mirror, capsys, *events, tables=tables, ignore=["dbo.known"]) == (
         Exit.DONE,
         [
-            "KEY_DIFFERS tables[0].key", "NOT_SEEN tables[1].source", "NOT_SEEN tables[2].columns",
-            "VALUE_INVALID tables[3].initial_load", "SENDER_OTHER tables[4].source", "TABLE_UNMIRRORED tables",
+            "KEY_DIFFERS tables[0].key",
+            "NOT_SEEN tables[1].source",
+            "NOT_SEEN tables[2].columns",
+            "VALUE_INVALID tables[3].initial_load",
+            "SENDER_OTHER tables[4].source",
+            "TABLE_UNMIRRORED tables",
         ],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

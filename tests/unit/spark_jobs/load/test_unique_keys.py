@@ -15,11 +15,17 @@ from spark_jobs.load.unique_keys import duplicate_in
 @pytest.mark.parametrize(
     ("files", "twice"),
     [
-        ([[1, 2], [3]], None), ([[3, 2], [1]], None), ([[1, 2], [2, 3]], (1, 2)), ([[1, 1]], (0, 1)),
-        ([[], ["a", "b"], [], ["c"]], None), ([["b", "a"], ["b"]], (0, 2)), ([[False, True]], None),
-        ([[1.5, float("nan")], [float("nan")]], (1, 2)), ([[]], None),
+        ([[1, 2], [3]], None),
+        ([[3, 2], [1]], None),
+        ([[1, 2], [2, 3]], (1, 2)),
+        ([[1, 1]], (0, 1)),
+        ([[], ["a", "b"], [], ["c"]], None),
+        ([["b", "a"], ["b"]], (0, 2)),
+        ([[False, True]], None),
+        ([[1.5, float("nan")], [float("nan")]], (1, 2)),
+        ([[]], None),
     ],
-)  # fmt: skip
+)
 def test_a_key_that_is_there_twice_is_found_in_any_order(
     tmp_path: Path, files: list[list[Any]], twice: tuple[int, int] | None
 ) -> None:

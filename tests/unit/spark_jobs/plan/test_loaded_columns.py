@@ -23,14 +23,18 @@ def loaded(
 @pytest.mark.parametrize(
     ("one", "sql_type"),
     [
-        (loaded(US), "datetimeoffset(3)"), (loaded(pa.string(), "datetime2(3)"), "datetimeoffset(3)"),
+        (loaded(US), "datetimeoffset(3)"),
+        (loaded(pa.string(), "datetime2(3)"), "datetimeoffset(3)"),
         (loaded(pa.timestamp("us", "Europe/Berlin")), "datetime"),
-        (loaded(pa.timestamp("us", "+01:00")), "datetime2(7)"), (loaded(pa.string(), shortest=32), "uniqueidentifier"),
-        (loaded(pa.string(), shortest=8, key=True), "time(7)"), (loaded(pa.string(), shortest=8), "time(7)"),
-        (loaded(pa.string(), shortest=18), "time(7)"), (loaded(pa.string(), shortest=2), "char(5)"),
+        (loaded(pa.timestamp("us", "+01:00")), "datetime2(7)"),
+        (loaded(pa.string(), shortest=32), "uniqueidentifier"),
+        (loaded(pa.string(), shortest=8, key=True), "time(7)"),
+        (loaded(pa.string(), shortest=8), "time(7)"),
+        (loaded(pa.string(), shortest=18), "time(7)"),
+        (loaded(pa.string(), shortest=2), "char(5)"),
         (loaded(pa.binary(), shortest=2), "binary(4)"),
     ],
-)  # fmt: skip
+)
 def test_what_can_be_two_things_is_found_g86_g114(one: LoadedColumn, sql_type: str) -> None:
     assert doubt(one, sql_type)
 
@@ -57,16 +61,28 @@ def test_what_is_said_or_sound_is_not_g114(one: LoadedColumn, sql_type: str) -> 
 @pytest.mark.parametrize(
     ("own", "streamed", "is_alike"),
     [
-        ("datetime2(3)", "datetime2(7)", False), ("datetime2(3)", "datetime", True),
-        ("datetime2(0)", "smalldatetime", True), ("datetimeoffset(3)", "datetimeoffset(7)", False),
-        ("datetimeoffset(3)", "datetime2(3)", False), ("date", "datetime2(0)", False), ("date", "date", True),
-        ("decimal(9,2)", "decimal(20,4)", False), ("decimal(9,2)", "decimal(20,2)", True),
-        ("numeric(9,0)", "bigint", True), ("decimal(19,4)", "money", True), ("float", "float(53)", True),
-        ("real", "float", False), ("varbinary(max)", "binary(4)", True), ("bit", "int", True),
-        ("time(3)", "time(7)", False), ("time", "time(7)", True), ("varchar(30)", "time(7)", False),
-        ("nvarchar(36)", "uniqueidentifier", False), ("varchar(30)", "nvarchar(max)", True),
+        ("datetime2(3)", "datetime2(7)", False),
+        ("datetime2(3)", "datetime", True),
+        ("datetime2(0)", "smalldatetime", True),
+        ("datetimeoffset(3)", "datetimeoffset(7)", False),
+        ("datetimeoffset(3)", "datetime2(3)", False),
+        ("date", "datetime2(0)", False),
+        ("date", "date", True),
+        ("decimal(9,2)", "decimal(20,4)", False),
+        ("decimal(9,2)", "decimal(20,2)", True),
+        ("numeric(9,0)", "bigint", True),
+        ("decimal(19,4)", "money", True),
+        ("float", "float(53)", True),
+        ("real", "float", False),
+        ("varbinary(max)", "binary(4)", True),
+        ("bit", "int", True),
+        ("time(3)", "time(7)", False),
+        ("time", "time(7)", True),
+        ("varchar(30)", "time(7)", False),
+        ("nvarchar(36)", "uniqueidentifier", False),
+        ("varchar(30)", "nvarchar(max)", True),
     ],
-)  # fmt: skip
+)
 def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
     own: str, streamed: str, is_alike: bool
 ) -> None:
@@ -79,12 +95,16 @@ def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
 @pytest.mark.parametrize(
     ("own", "streamed", "spelled"),
     [
-        ("datetime2(6)", "datetime2(3)", "datetime2(3)"), ("datetime2(6)", "datetime", "datetime"),
-        ("decimal(9,2)", "decimal(9,4)", "decimal(9,4)"), ("date", "datetime2(3)", "date"),
-        ("datetimeoffset(6)", "datetime2(3)", "datetimeoffset(6)"), ("time(6)", "time(7)", "time(7)"),
-        ("varchar(40)", "datetime2(7)", "datetime2(7)"), ("datetime2(6)", None, "datetime2(6)"),
+        ("datetime2(6)", "datetime2(3)", "datetime2(3)"),
+        ("datetime2(6)", "datetime", "datetime"),
+        ("decimal(9,2)", "decimal(9,4)", "decimal(9,4)"),
+        ("date", "datetime2(3)", "date"),
+        ("datetimeoffset(6)", "datetime2(3)", "datetimeoffset(6)"),
+        ("time(6)", "time(7)", "time(7)"),
+        ("varchar(40)", "datetime2(7)", "datetime2(7)"),
+        ("datetime2(6)", None, "datetime2(6)"),
     ],
-)  # fmt: skip
+)
 def test_a_database_is_read_with_the_digits_of_the_changes_g114(own: str, streamed: str | None, spelled: str) -> None:
     told = {} if streamed is None else {"c": streamed}
     text = LoadColumn("c", "string", own)

@@ -17,14 +17,18 @@ def means(sql_type: str, text: str) -> object:
 @pytest.mark.parametrize(
     ("sql_type", "one", "other"),
     [
-        ("decimal(9,2)", "1.5", "01.50"), ("decimal(9,2)", "-0.00", "0"), ("float", "1e5", "100000.0"),
-        ("real", "0.1", "0.100000001"), ("bit", "true", "1"),
+        ("decimal(9,2)", "1.5", "01.50"),
+        ("decimal(9,2)", "-0.00", "0"),
+        ("float", "1e5", "100000.0"),
+        ("real", "0.1", "0.100000001"),
+        ("bit", "true", "1"),
         ("uniqueidentifier", "6f9619ff-8b86-d011-b42d-00c04fc964ff", "6F9619FF-8B86-D011-B42D-00C04FC964FF"),
-        ("varbinary(4)", "0xab", "AB"), ("time(7)", "10:00:00.5", "10:00:00.5000000"),
+        ("varbinary(4)", "0xab", "AB"),
+        ("time(7)", "10:00:00.5", "10:00:00.5000000"),
         ("datetime2(7)", "2026-01-01T10:00:00", "2026-01-01 10:00:00.0000000"),
         ("datetimeoffset(7)", "2026-01-01 10:00:00.1234567 +02:00", "2026-01-01T08:00:00.1234567Z"),
     ],
-)  # fmt: skip
+)
 def test_spellings_of_one_value_g02(sql_type: str, one: str, other: str) -> None:
     assert means(sql_type, one) == means(sql_type, other)
 

@@ -200,9 +200,13 @@ def test_sweeping_takes_confirmed_objects_and_what_crashes_left_of_them(tmp_path
     kept = [
         f"{STAGING}/{3:020d}.a.00000000.0000",
         f"{STAGING}/{3:020d}.a.00000000.0000.partial-0123456789abcdef",
-        f"{STAGING}/²", f"{STAGING}/².a", f"{STAGING}/notes.txt", f"dbo.schema/t/_stage-2/{1:020d}.a.00000000.0000",
-        f"dbo.schema/t/{layout.file_name(1)}", MARKER,
-    ]  # fmt: skip
+        f"{STAGING}/²",
+        f"{STAGING}/².a",
+        f"{STAGING}/notes.txt",
+        f"dbo.schema/t/_stage-2/{1:020d}.a.00000000.0000",
+        f"dbo.schema/t/{layout.file_name(1)}",
+        MARKER,
+    ]
     for path in (*swept, *kept):
         put(store, path)
     assert ZonePorts(store).answer(TABLE, protocol.Sweep(1, 2)) == protocol.Answered()

@@ -47,9 +47,13 @@ def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tell
     source = {"format": "qlik-change-table", "transport": "files", "path": "source"}
     tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("items", "orders")]
     document = {
-        "mirror": "test", "source": source, "landing_zone": {"store": "local", "path": "zone"},
-        "ledger": "sqlite:///ledger.db", "change_log": "log", "tables": tables,
-    }  # fmt: skip
+        "mirror": "test",
+        "source": source,
+        "landing_zone": {"store": "local", "path": "zone"},
+        "ledger": "sqlite:///ledger.db",
+        "change_log": "log",
+        "tables": tables,
+    }
     put(tmp_path / "source", b"x", dfm(columns=COLUMNS))
     file = tmp_path / "mirrors" / "test.yaml"
     file.parent.mkdir()

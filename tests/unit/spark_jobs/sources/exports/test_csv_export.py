@@ -50,12 +50,16 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, rows: list[list[str 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "empty"), (b"a,b\n1,2", "not ended"), (b'a,b\n1,"2\n', "not closed"),
-        (b'a,b\n1,2"3\n', "inside a field"), (b'a,b\n1,"2"3"\n', "inside a field"),
-        (b'a,b\n1,"2"x\n', "inside a field"), (b'a,b\n1,"2"x"3"\n', "inside a field"),
+        (b"", "empty"),
+        (b"a,b\n1,2", "not ended"),
+        (b'a,b\n1,"2\n', "not closed"),
+        (b'a,b\n1,2"3\n', "inside a field"),
+        (b'a,b\n1,"2"3"\n', "inside a field"),
+        (b'a,b\n1,"2"x\n', "inside a field"),
+        (b'a,b\n1,"2"x"3"\n', "inside a field"),
         (b"a,b\n1,2\r\n", "carriage return"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_t93(content: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(content)

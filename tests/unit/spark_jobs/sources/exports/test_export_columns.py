@@ -38,15 +38,30 @@ def landed(values: pa.Array, sql_type: str | None = None, *, key: bool = False) 
 @pytest.mark.parametrize(
     ("kind", "landing"),
     [
-        (pa.int8(), "int16"), (pa.uint8(), "int16"), (pa.int16(), "int16"), (pa.int32(), "int32"),
-        (pa.int64(), "int64"), (pa.float32(), "float32"), (pa.float64(), "float64"),
-        (pa.decimal128(12, 2), "decimal(12,2)"), (pa.decimal128(38, 38), "decimal(38,38)"), (pa.string(), "string"),
-        (pa.large_string(), "string"), (pa.dictionary(pa.int32(), pa.string()), "string"), (pa.bool_(), "bool"),
-        (pa.date32(), "date"), (pa.timestamp("ns"), "timestamp"), (pa.timestamp("s", tz="Europe/Berlin"), "timestamp"),
-        (pa.binary(), "binary"), (pa.binary(4), "binary"), (pa.uuid(), "string"), (pa.time64("us"), "string"),
-        (pa.float16(), "float32"), (pa.decimal256(40, 2), "decimal(38,2)"),
+        (pa.int8(), "int16"),
+        (pa.uint8(), "int16"),
+        (pa.int16(), "int16"),
+        (pa.int32(), "int32"),
+        (pa.int64(), "int64"),
+        (pa.float32(), "float32"),
+        (pa.float64(), "float64"),
+        (pa.decimal128(12, 2), "decimal(12,2)"),
+        (pa.decimal128(38, 38), "decimal(38,38)"),
+        (pa.string(), "string"),
+        (pa.large_string(), "string"),
+        (pa.dictionary(pa.int32(), pa.string()), "string"),
+        (pa.bool_(), "bool"),
+        (pa.date32(), "date"),
+        (pa.timestamp("ns"), "timestamp"),
+        (pa.timestamp("s", tz="Europe/Berlin"), "timestamp"),
+        (pa.binary(), "binary"),
+        (pa.binary(4), "binary"),
+        (pa.uuid(), "string"),
+        (pa.time64("us"), "string"),
+        (pa.float16(), "float32"),
+        (pa.decimal256(40, 2), "decimal(38,2)"),
     ],
-)  # fmt: skip
+)
 def test_the_arrow_type_decides_where_no_sql_type_is_named(kind: pa.DataType, landing: str) -> None:
     assert landing_column("c", kind, None)._replace(held=()) == LoadColumn("c", landing)
 
@@ -60,12 +75,18 @@ def test_other_types_are_refused_by_name(kind: pa.DataType) -> None:
 @pytest.mark.parametrize(
     ("kind", "sql_type"),
     [
-        (pa.int32(), "varchar(9)"), (pa.binary(16), "uniqueidentifier"), (pa.float64(), "varchar(9)"),
-        (pa.bool_(), "tinyint"), (pa.decimal128(9, 2), "float"), (pa.timestamp("us"), "time(6)"),
-        (pa.timestamp("us", "Europe/Berlin"), "date"), (pa.date32(), "datetimeoffset(3)"),
-        (pa.time64("us"), "datetime2(6)"), (pa.time64("us"), "uniqueidentifier"),
+        (pa.int32(), "varchar(9)"),
+        (pa.binary(16), "uniqueidentifier"),
+        (pa.float64(), "varchar(9)"),
+        (pa.bool_(), "tinyint"),
+        (pa.decimal128(9, 2), "float"),
+        (pa.timestamp("us"), "time(6)"),
+        (pa.timestamp("us", "Europe/Berlin"), "date"),
+        (pa.date32(), "datetimeoffset(3)"),
+        (pa.time64("us"), "datetime2(6)"),
+        (pa.time64("us"), "uniqueidentifier"),
     ],
-)  # fmt: skip
+)
 def test_a_sql_type_of_another_kind_is_refused(kind: pa.DataType, sql_type: str) -> None:
     with pytest.raises(TerminalError, match="TYPE_UNSUPPORTED"):
         landing_column("c", kind, sql_type)
@@ -74,16 +95,21 @@ def test_a_sql_type_of_another_kind_is_refused(kind: pa.DataType, sql_type: str)
 @pytest.mark.parametrize(
     ("values", "sql_type", "expected"),
     [
-        (pa.array([255], pa.uint8()), None, [255]), (pa.array([7, None], pa.int64()), "tinyint", [7, None]),
+        (pa.array([255], pa.uint8()), None, [255]),
+        (pa.array([7, None], pa.int64()), "tinyint", [7, None]),
         (pa.array([Decimal("1.50")], pa.decimal128(38, 10)), "money", [Decimal("1.5000")]),
-        (pa.array(["a1b2c3d4-0000-4000-8000-00000000abcd"]), "uniqueidentifier",
-         ["A1B2C3D4-0000-4000-8000-00000000ABCD"]),
+        (
+            pa.array(["a1b2c3d4-0000-4000-8000-00000000abcd"]),
+            "uniqueidentifier",
+            ["A1B2C3D4-0000-4000-8000-00000000ABCD"],
+        ),
         (pa.array(["2024-01-02 03:04:05.1234567"]), "datetime2(7)", [datetime(2024, 1, 2, 3, 4, 5, 123456, UTC)]),
-        (pa.array([None, None]), "int", [None, None]), (pa.array(["x"]).dictionary_encode(), "varchar(1)", ["x"]),
+        (pa.array([None, None]), "int", [None, None]),
+        (pa.array(["x"]).dictionary_encode(), "varchar(1)", ["x"]),
         (pa.array([b"ab"], pa.large_binary()), "varbinary(2)", [b"ab"]),
         (pa.array([date(1, 1, 1), date(9999, 12, 31)]), "date", [date(1, 1, 1), date(9999, 12, 31)]),
     ],
-)  # fmt: skip
+)
 def test_values_are_read_by_their_sql_type(values: pa.Array, sql_type: str | None, expected: list[Any]) -> None:
     assert landed(values, sql_type) == (expected, {})
 
@@ -92,7 +118,8 @@ def test_values_are_read_by_their_sql_type(values: pa.Array, sql_type: str | Non
     ("values", "sql_type", "expected"),
     [
         (pa.array([5.0, None, -(2.0**53) + 1]), "bigint", [5, None, -(2**53) + 1]),
-        (pa.array([5.0, 0.0], pa.float32()), "int", [5, 0]), (pa.array([1.0, 0.0, None]), "bit", [True, False, None]),
+        (pa.array([5.0, 0.0], pa.float32()), "int", [5, 0]),
+        (pa.array([1.0, 0.0, None]), "bit", [True, False, None]),
         (pa.array([1, 0, None], pa.int8()), "bit", [True, False, None]),
         (pa.array([9.99, 1e-07]), "decimal(15,7)", [Decimal("9.99"), Decimal("1e-7")]),
         (pa.array([-123456.78]), "decimal(8,2)", [Decimal("-123456.78")]),
@@ -100,7 +127,8 @@ def test_values_are_read_by_their_sql_type(values: pa.Array, sql_type: str | Non
         (pa.array([7, -1], pa.int64()), "decimal(8,2)", [Decimal(7), Decimal(-1)]),
         (pa.array([Decimal("7.000"), Decimal("-1")], pa.decimal128(38, 18)), "int", [7, -1]),
         (pa.array([Decimal("9.99")], pa.decimal256(60, 2)), "decimal(8,2)", [Decimal("9.99")]),
-        (pa.array([1.5, None], pa.float16()), "real", [1.5, None]), (pa.array([7], pa.int64()), "float", [7.0]),
+        (pa.array([1.5, None], pa.float16()), "real", [1.5, None]),
+        (pa.array([7], pa.int64()), "float", [7.0]),
         (pa.array([datetime(2024, 2, 29), None], pa.timestamp("ns")), "date", [date(2024, 2, 29), None]),
         (pa.array([datetime(1, 1, 1)], pa.timestamp("us", "UTC")), "date", [date(1, 1, 1)]),
         (pa.array([date(2024, 2, 29)]), "datetime2(3)", [datetime(2024, 2, 29, tzinfo=UTC)]),
@@ -112,13 +140,19 @@ def test_values_are_read_by_their_sql_type(values: pa.Array, sql_type: str | Non
         (pa.array([3_723_004_005], pa.time64("us")), "varchar(20)", ["01:02:03.004005"]),
         (pa.array(["5.0", None, "7"]), "int", [5, None, 7]),
         (pa.array(["1.0", "0.0", None]), "bit", [True, False, None]),
-        (pa.array(["1.5E+0", "15e-1", "1.5e2", "1E-2"]), "decimal(8,2)", [*map(Decimal, ("1.5", "1.5", "150",
-         "0.01"))]),
-        (pa.array(["2024-01-02T03:04:05Z", "2024-01-02 03:04:05.000 +00:00", "2024-01-02"]), "datetime2(7)",
-         [datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)] * 2 + [datetime(2024, 1, 2, tzinfo=UTC)]),
+        (
+            pa.array(["1.5E+0", "15e-1", "1.5e2", "1E-2"]),
+            "decimal(8,2)",
+            [*map(Decimal, ("1.5", "1.5", "150", "0.01"))],
+        ),
+        (
+            pa.array(["2024-01-02T03:04:05Z", "2024-01-02 03:04:05.000 +00:00", "2024-01-02"]),
+            "datetime2(7)",
+            [datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)] * 2 + [datetime(2024, 1, 2, tzinfo=UTC)],
+        ),
         (pa.array(["2024-01-02T00:00:00.000"]), "date", [date(2024, 1, 2)]),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_a_file_holds_exactly_in_another_type_lands(
     values: pa.Array, sql_type: str | None, expected: list[Any]
 ) -> None:
@@ -189,16 +223,22 @@ def test_an_instant_stays_and_a_wall_clock_is_read_as_utc() -> None:
 @pytest.mark.parametrize(
     ("values", "sql_type"),
     [
-        (pa.array([0, 256], pa.int32()), "tinyint"), (pa.array([0, 2**31], pa.int64()), "int"),
+        (pa.array([0, 256], pa.int32()), "tinyint"),
+        (pa.array([0, 2**31], pa.int64()), "int"),
         (pa.array([Decimal(0), Decimal("0.005")]), "decimal(5,2)"),
         (pa.array([Decimal(0), Decimal("214748.3648")]), "smallmoney"),
-        (pa.array(["", "toolong"]), "nvarchar(3)"), (pa.array(["1", "one"]), "int"),
-        (pa.array([b"", b"abc"]), "varbinary(2)"), (pa.array([0.0, float("nan")]), "float"),
-        (pa.array([0.0, 1e300]), "real"), (pa.array([0, 1], pa.timestamp("us")), "datetime2(3)"),
-        (pa.array([0, 2**61], pa.timestamp("us")), None), (pa.array([0, 2**62], pa.timestamp("s")), None),
-        (pa.array([0, 4_000_000], pa.date32()), None), (pa.array([0.5, float("nan")]), None),
+        (pa.array(["", "toolong"]), "nvarchar(3)"),
+        (pa.array(["1", "one"]), "int"),
+        (pa.array([b"", b"abc"]), "varbinary(2)"),
+        (pa.array([0.0, float("nan")]), "float"),
+        (pa.array([0.0, 1e300]), "real"),
+        (pa.array([0, 1], pa.timestamp("us")), "datetime2(3)"),
+        (pa.array([0, 2**61], pa.timestamp("us")), None),
+        (pa.array([0, 2**62], pa.timestamp("s")), None),
+        (pa.array([0, 4_000_000], pa.date32()), None),
+        (pa.array([0.5, float("nan")]), None),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_does_not_fit_is_named_with_its_row(values: pa.Array, sql_type: str | None) -> None:
     _, bad = landed(values, sql_type)
     assert [(failure.index, failure.code) for failure in bad.values()] == [(1, "VALUE_INVALID")]

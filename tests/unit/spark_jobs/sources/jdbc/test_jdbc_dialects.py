@@ -124,11 +124,25 @@ def test_borders_lie_between_the_bounds() -> None:
 
 def test_only_numbers_and_dates_have_ranges() -> None:
     types = [
-        "tinyint", "decimal(9,2)", "date", "datetime", "datetimeoffset(3)", "varchar(9)", "uniqueidentifier", "float",
-    ]  # fmt: skip
+        "tinyint",
+        "decimal(9,2)",
+        "date",
+        "datetime",
+        "datetimeoffset(3)",
+        "varchar(9)",
+        "uniqueidentifier",
+        "float",
+    ]
     assert [_bound_kind(one) for one in types] == [
-        "integer", "integer", "date", "timestamp", "instant", None, None, None,
-    ]  # fmt: skip
+        "integer",
+        "integer",
+        "date",
+        "timestamp",
+        "instant",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_the_catalog_query_of_sql_server_gives_each_column_once_with_its_place_in_the_key() -> None:

@@ -74,16 +74,20 @@ def test_event_hubs_by_entra_application() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"conn_type": "http", "host": "one"}, {"conn_type": "kafka"},
+        {"conn_type": "http", "host": "one"},
+        {"conn_type": "kafka"},
         {"conn_type": "kafka", "host": "one", "login": "me"},
         {"conn_type": "kafka", "host": "one", "extra": {"security.protocol": "SASL_SSL"}},
         {"conn_type": "kafka", "host": "one", "extra": {"security.protocol": "TLS"}},
-        {"conn_type": "kafka", "host": "one", "login": "me", "password": SECRET,
-         "extra": {"sasl.mechanism": "GSSAPI"}},
-        {"conn_type": "kafka", "host": "one", "login": "me", "password": SECRET,
-         "extra": {"security.protocol": "SSL"}},
-        {"conn_type": "kafka", "host": "one", "login": "me", "password": SECRET,
-         "extra": {"sasl.mechanism": "OAUTHBEARER"}},
+        {"conn_type": "kafka", "host": "one", "login": "me", "password": SECRET, "extra": {"sasl.mechanism": "GSSAPI"}},
+        {"conn_type": "kafka", "host": "one", "login": "me", "password": SECRET, "extra": {"security.protocol": "SSL"}},
+        {
+            "conn_type": "kafka",
+            "host": "one",
+            "login": "me",
+            "password": SECRET,
+            "extra": {"sasl.mechanism": "OAUTHBEARER"},
+        },
         {"conn_type": "kafka", "host": "one", "extra": {"isolation.level": "any"}},
         {"conn_type": "kafka", "host": "one", "extra": {"client.id": [SECRET]}},
         {"conn_type": "kafka", "host": "one", "extra": {"tenant_id": "contoso"}},
@@ -92,7 +96,7 @@ def test_event_hubs_by_entra_application() -> None:
         {"conn_type": "event_hubs", "host": "one", "password": SECRET, "extra": {"tenant_id": "contoso"}},
         {"conn_type": "event_hubs", "host": "one", "login": "a", "password": SECRET, "extra": {"tenant_id": "a/b"}},
     ],
-)  # fmt: skip
+)
 def test_a_connection_that_cannot_be_meant_is_refused_without_repeating_it(fields: dict[str, Any]) -> None:
     with pytest.raises(TerminalError) as refused:
         place(**fields)

@@ -314,15 +314,20 @@ def test_parquet_values_become_their_exact_texts(tmp_path: Path) -> None:
         "id": ("INT8", pa.int64(), -(2**63), str(-(2**63))),
         "price": ("NUMERIC", pa.decimal128(18, 15), Decimal("0.000000000000001"), "0.000000000000001"),
         "f": ("REAL8", pa.float64(), 0.1 + 0.2, "0.30000000000000004"),
-        "r": ("REAL4", pa.float32(), 0.1, "0.1"), "b": ("BOOLEAN", pa.bool_(), True, "1"),
+        "r": ("REAL4", pa.float32(), 0.1, "0.1"),
+        "b": ("BOOLEAN", pa.bool_(), True, "1"),
         "d": ("DATE", pa.date32(), date(1, 1, 1), "0001-01-01"),
-        "at": ("DATETIME", pa.timestamp("us"), datetime(9999, 12, 31, 23, 59, 59, 999999),
-         "9999-12-31 23:59:59.999999"),
+        "at": (
+            "DATETIME",
+            pa.timestamp("us"),
+            datetime(9999, 12, 31, 23, 59, 59, 999999),
+            "9999-12-31 23:59:59.999999",
+        ),
         "ns": ("DATETIME", pa.timestamp("ns", "UTC"), 1_700_000_000_123_456_700, "2023-11-14 22:13:20.1234567"),
         "t": ("TIME", pa.time64("us"), time(1, 2, 3, 4), "01:02:03.000004"),
         "raw": ("BLOB", pa.large_binary(), b"\xff", "0xff"),
         "text": ("WSTRING", pa.dictionary(pa.int32(), pa.string()), "ü", "ü"),
-    }  # fmt: skip
+    }
     schema = pa.schema(
         [("header__change_seq", pa.string()), ("header__change_oper", pa.string())]
         + [(name, kind) for name, (_, kind, _, _) in typed.items()]
@@ -361,10 +366,15 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
         (GOOD, dfm(options={"nullValue": '"NULL"'}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
         (GOOD + b'x,U,2,"a\r\n",1.00,b\r\n', dfm(records=2), 0, "FORMAT_UNSUPPORTED", "carriage return"),
-        (b"x,U,2,a,1.00,b\r\nx,U,2,a,1.00,b\n", dfm(records=2, options={"quoteChar": "", "escapeChar": "",
-         "nullValue": "~"}), 0, "FORMAT_UNSUPPORTED", "carriage return"),
+        (
+            b"x,U,2,a,1.00,b\r\nx,U,2,a,1.00,b\n",
+            dfm(records=2, options={"quoteChar": "", "escapeChar": "", "nullValue": "~"}),
+            0,
+            "FORMAT_UNSUPPORTED",
+            "carriage return",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
     tmp_path: Path, content: bytes, description: bytes, rows: int, code: str, told: str
 ) -> None:
@@ -381,10 +391,14 @@ def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("1.csv.gz", gzip.compress(GOOD, mtime=0)[:-9]), ("1.csv.gz", b"no gzip at all"), ("1.csv", b""),
-        ("1.parquet", b"PAR1 nothing PAR1"), ("1.json", b'{"id": 1'), ("1.json", b"[1]"),
+        ("1.csv.gz", gzip.compress(GOOD, mtime=0)[:-9]),
+        ("1.csv.gz", b"no gzip at all"),
+        ("1.csv", b""),
+        ("1.parquet", b"PAR1 nothing PAR1"),
+        ("1.json", b'{"id": 1'),
+        ("1.json", b"[1]"),
     ],
-)  # fmt: skip
+)
 def test_damaged_bytes_stop_the_table(tmp_path: Path, name: str, content: bytes) -> None:
     _, last = damage_of(tmp_path, content, dfm(name), name)
     assert last.damage.code in ("FILE_DAMAGED", "FILE_INCOMPLETE")

@@ -15,10 +15,15 @@ from spark_jobs.sources.qlik.masks import MAX_MASK_BYTES, MaskOrder, places, rea
 @pytest.mark.parametrize(
     ("mask", "columns", "ordinals"),
     [
-        ("0B", 10, [1, 2, 4]), ("05", 3, [1, 3]), ("00", 3, []), ("008080", 16, [8, 16]),
-        ("00FFFF", 16, list(range(1, 17))), ("", 3, []), ("b", 4, [1, 2, 4]),
+        ("0B", 10, [1, 2, 4]),
+        ("05", 3, [1, 3]),
+        ("00", 3, []),
+        ("008080", 16, [8, 16]),
+        ("00FFFF", 16, list(range(1, 17))),
+        ("", 3, []),
+        ("b", 4, [1, 2, 4]),
     ],
-)  # fmt: skip
+)
 def test_hexadecimal_text_is_one_number_most_significant_digit_first_t23_k20(
     mask: str, columns: int, ordinals: list[int]
 ) -> None:
@@ -56,11 +61,15 @@ def test_missing_zero_bytes_change_nothing_t22_t23(bits: set[int], zeros: int) -
 @pytest.mark.parametrize(
     ("mask", "order", "expected"),
     [
-        ("0102", "auto", (0x0102, 0x0201)), (b"\x01\x02", "auto", (0x0201, 0x0102)), ("0102", "msb_text", (0x0102,)),
-        (b"\x01\x02", "msb_text", (0x0102,)), ("0102", "le_bytes", (0x0201,)), (b"\x01\x02", "le_bytes", (0x0201,)),
+        ("0102", "auto", (0x0102, 0x0201)),
+        (b"\x01\x02", "auto", (0x0201, 0x0102)),
+        ("0102", "msb_text", (0x0102,)),
+        (b"\x01\x02", "msb_text", (0x0102,)),
+        ("0102", "le_bytes", (0x0201,)),
+        (b"\x01\x02", "le_bytes", (0x0201,)),
         (b"\x07", "auto", (7,)),
     ],
-)  # fmt: skip
+)
 def test_bytes_are_read_as_documented_first_and_text_as_a_number_first_t24(
     mask: str | bytes, order: MaskOrder, expected: tuple[int, ...]
 ) -> None:

@@ -47,11 +47,16 @@ def landed(
         ("datetime2(3)", "2024-02-29 23:59:59.1", "2024-02-29T23:59:59.100"),
         ("datetime", "2024-02-29 23:59:59.003", "2024-02-29T23:59:59.003"),
         ("smalldatetime", "2024-02-29 23:59:00", "2024-02-29T23:59:00"),
-        ("date", "2024-02-29", "2024-02-29"), ("decimal(8,3)", "+007.5", "7.500"), ("money", "1.5", "1.5000"),
-        ("bigint", "+0042", "42"), ("bit", "True", "1"), ("float", "1e2", "100.0"), ("varbinary(4)", "0xab01", "AB01"),
+        ("date", "2024-02-29", "2024-02-29"),
+        ("decimal(8,3)", "+007.5", "7.500"),
+        ("money", "1.5", "1.5000"),
+        ("bigint", "+0042", "42"),
+        ("bit", "True", "1"),
+        ("float", "1e2", "100.0"),
+        ("varbinary(4)", "0xab01", "AB01"),
         ("uniqueidentifier", "6f9619ff-8b86-d011-b42d-00c04fc964ff", "6F9619FF-8B86-D011-B42D-00C04FC964FF"),
     ],
-)  # fmt: skip
+)
 def test_any_type_lands_as_text_in_one_spelling_g110(sql_type: str, text: str, as_text: str) -> None:
     """G-110: as a key alike, by which loads, changes and deletes find their row; and what was spelled so reads back."""
     for times in (1, 300):
@@ -84,10 +89,15 @@ def test_a_number_lands_as_another_one_exactly_or_not_at_all_g110() -> None:
 @pytest.mark.parametrize(
     ("sql_type", "chosen"),
     [
-        ("nvarchar(20)", "int64"), ("float", "decimal(18,4)"), ("bigint", "float64"), ("datetime2(7)", "int64"),
-        ("uniqueidentifier", "decimal(38,0)"), ("varbinary(8)", "int64"), ("int", "timestamp"),
+        ("nvarchar(20)", "int64"),
+        ("float", "decimal(18,4)"),
+        ("bigint", "float64"),
+        ("datetime2(7)", "int64"),
+        ("uniqueidentifier", "decimal(38,0)"),
+        ("varbinary(8)", "int64"),
+        ("int", "timestamp"),
     ],
-)  # fmt: skip
+)
 def test_a_choice_that_would_lose_what_the_source_tells_is_refused_g110(sql_type: str, chosen: str) -> None:
     with pytest.raises(TerminalError, match="cannot land as") as refused:
         landed_as(sql_type, chosen)
@@ -174,14 +184,20 @@ def test_a_numeric_without_digits_has_those_that_the_mirror_file_says_g110() -> 
 @pytest.mark.parametrize(
     ("loaded", "streamed", "lands"),
     [
-        ("int32", (), "int32"), ("int32", ("int", "bigint"), "int64"), ("int32", ("bigint",), "int64"),
-        ("int64", ("int",), "int64"), ("decimal(10,2)", ("decimal(12,2)",), "decimal(12,2)"),
-        ("date", ("date", "datetime2(3)"), "timestamp"), ("int32", ("int", "decimal(12,2)"), "decimal(12,2)"),
-        ("date", ("datetime2(3)",), "date"), ("float32", ("float",), "float32"),
-        ("int32", ("decimal(12,2)",), "int32"), ("int32", ("int", "varchar(20)"), "int32"),
+        ("int32", (), "int32"),
+        ("int32", ("int", "bigint"), "int64"),
+        ("int32", ("bigint",), "int64"),
+        ("int64", ("int",), "int64"),
+        ("decimal(10,2)", ("decimal(12,2)",), "decimal(12,2)"),
+        ("date", ("date", "datetime2(3)"), "timestamp"),
+        ("int32", ("int", "decimal(12,2)"), "decimal(12,2)"),
+        ("date", ("datetime2(3)",), "date"),
+        ("float32", ("float",), "float32"),
+        ("int32", ("decimal(12,2)",), "int32"),
+        ("int32", ("int", "varchar(20)"), "int32"),
         ("int32", ("int", "geography"), "int32"),
     ],
-)  # fmt: skip
+)
 def test_a_loaded_column_lands_as_wide_as_changes_unless_the_load_may_have_cut_it_g65(
     loaded: str, streamed: tuple[str, ...], lands: str
 ) -> None:

@@ -61,12 +61,19 @@ def test_loaded_rows_say_what_is_known_g118() -> None:
 @pytest.mark.parametrize(
     ("text", "moment"),
     [
-        ("2026-08-07T16:30:10.123Z", MOMENT), ("2026-08-07T18:30:10.123+02:00", MOMENT),
-        ("2026-08-07 16:30:10.123", MOMENT), ("2026-08-07T16:30:10.1230009", MOMENT),
-        ("2026-08-07T16:30:10.123000999+00:00", MOMENT), ("1970-01-01 00:00:00", None), ("", None), ("soon", None),
-        ("2026-02-30T00:00:00Z", None), ("0001-01-01T00:00:00+14:00", None), (None, None),
+        ("2026-08-07T16:30:10.123Z", MOMENT),
+        ("2026-08-07T18:30:10.123+02:00", MOMENT),
+        ("2026-08-07 16:30:10.123", MOMENT),
+        ("2026-08-07T16:30:10.1230009", MOMENT),
+        ("2026-08-07T16:30:10.123000999+00:00", MOMENT),
+        ("1970-01-01 00:00:00", None),
+        ("", None),
+        ("soon", None),
+        ("2026-02-30T00:00:00Z", None),
+        ("0001-01-01T00:00:00+14:00", None),
+        (None, None),
     ],
-)  # fmt: skip
+)
 def test_a_time_is_read_alike_alone_and_among_others_g118(text: str | None, moment: datetime | None) -> None:
     """G-118, T-17: what is no time is NULL, and no other row's time goes with it."""
     good = "2026-08-07T16:30:10.123Z"
