@@ -11,7 +11,6 @@ import contextlib
 import io
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import publish
 from benchmarks.generate import ROOT, source_folder
 from benchmarks.loads import filled, job
 from benchmarks.measure import Cost, whole
@@ -51,20 +51,13 @@ def extractions(events: Sequence[int]) -> Iterator[tuple[int, Cost]]:
         work = ROOT / "work" / "growth"
         shutil.rmtree(work, ignore_errors=True)
         file = mirror_file(work, source_folder(count, "bare"), "bare", 5)
-        yield count, whole([sys.executable, str(CHECKOUT / "spark_jobs" / "extract_changes.py"), str(file)])[0]
+        yield count, whole(publish.command("extract_changes", file))[0]
 
 
 def publications(events: Sequence[int]) -> Iterator[tuple[int, Cost]]:
     """Publications of what :func:`extractions` reads."""
     for count in events:
-        work = ROOT / "work" / "growth"
-        shutil.rmtree(work, ignore_errors=True)
-        file = mirror_file(work, source_folder(count, "bare"), "bare", 5)
-        programs = CHECKOUT / "spark_jobs"
-        subprocess.run(
-            [sys.executable, str(programs / "extract_changes.py"), str(file)], check=True, capture_output=True
-        )
-        yield count, whole([sys.executable, str(programs / "publish_changes.py"), str(file)])[0]
+        yield count, whole(publish.job(publish.extracted(count, 5)))[0]
 
 
 def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:

@@ -95,7 +95,7 @@ def write(name: str, what: str, lines: Sequence[str], costs: Sequence[Cost], rou
 
 
 def _fallen(lines: Sequence[str], recorded: Sequence[str]) -> Iterator[str]:
-    """The programs of both tables beside which ours is slower than recorded, by time and by CPU."""
+    """The programs compared with which ours is slower than recorded, by time or by CPU."""
     before = dict(_ratios(recorded))
     for label, ratios in _ratios(lines):
         for kind, now, then in zip(("time", "CPU"), ratios, before.get(label, ratios), strict=True):

@@ -70,7 +70,7 @@ def extracted(changes: int, tables: int) -> Path:
     work = ROOT / "work" / "extracted"
     shutil.rmtree(work, ignore_errors=True)
     file = mirror_file(work, source_folder(changes, "bare", tables), "bare", tables)
-    subprocess.run(_command("extract_changes", file), capture_output=True, check=True)
+    subprocess.run(command("extract_changes", file), capture_output=True, check=True)
     return work
 
 
@@ -79,10 +79,11 @@ def job(before: Path) -> list[str]:
     work = before.with_name("publish")
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(before, work)
-    return _command("publish_changes", work / "mirrors" / "bench.yaml")
+    return command("publish_changes", work / "mirrors" / "bench.yaml")
 
 
-def _command(program: str, file: Path) -> list[str]:
+def command(program: str, file: Path) -> list[str]:
+    """The command of one of the jobs."""
     return [sys.executable, str(CHECKOUT / "spark_jobs" / f"{program}.py"), str(file)]
 
 

@@ -127,7 +127,7 @@ def _since(notes: Sequence[ColumnNote]) -> str:
     is_gone = notes[0].kind is NoteKind.GONE
     of_places: dict[str, list[str]] = {}
     for one in notes:
-        of_places.setdefault(one.place if is_gone else one.since, []).append(repr(one.column))
+        of_places.setdefault(one.since, []).append(repr(one.column))
     is_one = len(of_places) == 1
     names = [", ".join(of) + ("" if is_one else f" (since {commit_text(at)})") for at, of in of_places.items()]
     since = f" since {commit_text(place)}" if is_one and (place := next(iter(of_places))) else ""

@@ -155,7 +155,7 @@ def declare(
 ) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
 
-    Once *reads* names another place, nobody knows what was left at the former (G-142); *writes* says where rows go
+    Once *reads* names another place, it is unknown what was left at the former (G-142); *writes* says where rows go
     (G-175). Without *keep* it is only tried. A table that was dropped and is named again begins a new generation with a
     load, or is stopped. While nothing of a table is at the target or logged by its key, the mirror file is right
     (G-69).

@@ -16,7 +16,7 @@ _HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who was let in: by *name*, or empty if the forms ask for it.
+    """A person who was let in: by *name*, or empty if the forms ask for it.
 
     *looks* and *decides* say whether they may look at a mirror, or decide about it and see what its messages hold.
     """

@@ -1,7 +1,7 @@
 """Finds what a mirror lacks although its tables go on: open dead letters, changes of tables that are not mirrored.
 
-A loss stops nothing, but a run with one says so in its report and exit code until somebody has dealt with it. What may
-be a loss, but need not be, is a note. Tick, status, metrics and Airflow all report from here.
+A loss stops nothing, but the report and the exit code of a run show it until an operator has dealt with it. What may be
+a loss, but need not be, is a note. Tick, status, metrics and Airflow all report from here.
 """
 
 from __future__ import annotations
@@ -222,11 +222,11 @@ def judge(
         quiet = _quiet(table, letters, unknown, unread) if has_read and renamed is None else ""
         losses[table.source] = tuple(_losses_of(table, letters, ignored, renamed))
         notes[table.source] = tuple(filter(None, (quiet, *_notes_of(table, ignored, places))))
-    homeless, uncounted = letters.without_table, "the open dead letters of the change log have to be counted again"
-    at_risk = f"AT RISK: {_said(homeless)}: their table is unknown, so any may lack a change"
+    unnamed, uncounted = letters.without_table, "the open dead letters of the change log have to be counted again"
+    at_risk = f"AT RISK: {_said(unnamed)}: their table is unknown, so any may lack a change"
     losses[ANY_TABLE] = (
         *([] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, f"{uncounted}: there may be more than are shown")]),
-        *([Loss(DEAD_LETTERS_HOMELESS, at_risk)] if homeless.count > tolerated else ()),
+        *([Loss(DEAD_LETTERS_HOMELESS, at_risk)] if unnamed.count > tolerated else ()),
         *(_missing_places(places) if gaps_are_losses else ()),
         *([Loss(FILE_UNKNOWN, f"{unread}; any table may lack a change")] if unread else ()),
         *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),

@@ -179,11 +179,16 @@ def test_a_secret_in_any_field_is_refused_and_never_shown(tmp_path: Path, secret
 @pytest.mark.parametrize(
     "addition",
     [
-        f"password: {CANARY}", f"gate: {{sas_token: {CANARY}}}", f"source_secret: {{a: {{b: [{CANARY}]}}}}",
-        f"Account-Key: |\n  {CANARY}", f"connection_string: {CANARY}", f"? password={CANARY}\n: 1",
-        f"# password={CANARY}", f"x: [1, 2  # postgresql://u:{CANARY}@h/d",
+        f"password: {CANARY}",
+        f"gate: {{sas_token: {CANARY}}}",
+        f"source_secret: {{a: {{b: [{CANARY}]}}}}",
+        f"Account-Key: |\n  {CANARY}",
+        f"connection_string: {CANARY}",
+        f"? password={CANARY}\n: 1",
+        f"# password={CANARY}",
+        f"x: [1, 2  # postgresql://u:{CANARY}@h/d",
     ],
-)  # fmt: skip
+)
 def test_a_setting_or_comment_that_smells_of_a_secret(tmp_path: Path, addition: str) -> None:
     text = yaml.safe_dump({k: v for k, v in _FULL.items() if k != "gate"}, sort_keys=False) + addition + "\n"
     _assert_refused_silently(_file(tmp_path, text), addition)

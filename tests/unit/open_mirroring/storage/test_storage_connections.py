@@ -41,15 +41,25 @@ def login(address: str, **content: Any) -> Any:
     [
         (ABFSS, "azure", "https://contoso.blob.core.windows.net", "changes", "a/b"),
         (f"{ABFSS}/", "azure", "https://contoso.blob.core.windows.net", "changes", "a/b"),
-        ("abfss://c-1@account1.dfs.core.chinacloudapi.cn", "azure", "https://account1.blob.core.chinacloudapi.cn",
-         "c-1", ""),
+        (
+            "abfss://c-1@account1.dfs.core.chinacloudapi.cn",
+            "azure",
+            "https://account1.blob.core.chinacloudapi.cn",
+            "c-1",
+            "",
+        ),
         (AZ, "azure", "", "changes", "a/b"),
         (ONELAKE, "onelake", "https://onelake.blob.fabric.microsoft.com", GUID, f"{ITEM}/Files/a"),
-        (ONELAKE.replace("@onelake", "@westeurope-onelake"), "onelake",
-         "https://westeurope-onelake.blob.fabric.microsoft.com", GUID, f"{ITEM}/Files/a"),
+        (
+            ONELAKE.replace("@onelake", "@westeurope-onelake"),
+            "onelake",
+            "https://westeurope-onelake.blob.fabric.microsoft.com",
+            GUID,
+            f"{ITEM}/Files/a",
+        ),
         ("s3://my.bucket/ä b/%20", "s3", "", "my.bucket", "ä b/%20"),
     ],
-)  # fmt: skip
+)
 def test_an_address_is_read_as_users_write_it(text: str, service: str, host: str, container: str, path: str) -> None:
     """S-01: the service, the Blob endpoint, the container and the place in it."""
     found = parse_address(text)
@@ -59,16 +69,25 @@ def test_an_address_is_read_as_users_write_it(text: str, service: str, host: str
 @pytest.mark.parametrize(
     "text",
     [
-        "abfs://changes@contoso.dfs.core.windows.net/a", "https://contoso.blob.core.windows.net/changes/a",
+        "abfs://changes@contoso.dfs.core.windows.net/a",
+        "https://contoso.blob.core.windows.net/changes/a",
         "abfss://changes@contoso.dfs.core.windows.net.hidden.example/a",
-        "abfss://changes@hidden.example/a", "abfss://changes@key:hidden@contoso.dfs.core.windows.net/a",
+        "abfss://changes@hidden.example/a",
+        "abfss://changes@key:hidden@contoso.dfs.core.windows.net/a",
         "abfss://contoso.dfs.core.windows.net/a",
         "abfss://workspace@onelake.dfs.fabric.microsoft.com/hidden.Lakehouse/Files",
-        f"abfss://{GUID}@onelake.dfs.fabric.microsoft.com", "az://changes/a?sv=1&sig=hidden",
-        "az://changes/a/../hidden", "az://changes//hidden", "az://Changes/hidden", "az://a--b/hidden",
-        "s3://id:hidden@bucket/a", "s3:///hidden", "ftp://hidden/a", "az://changes/hidden\n",
+        f"abfss://{GUID}@onelake.dfs.fabric.microsoft.com",
+        "az://changes/a?sv=1&sig=hidden",
+        "az://changes/a/../hidden",
+        "az://changes//hidden",
+        "az://Changes/hidden",
+        "az://a--b/hidden",
+        "s3://id:hidden@bucket/a",
+        "s3:///hidden",
+        "ftp://hidden/a",
+        "az://changes/hidden\n",
     ],
-)  # fmt: skip
+)
 def test_another_address_is_refused_and_not_repeated(text: str) -> None:
     """S-01: a scheme, host, part or query that is none; the error may be read by anybody."""
     with pytest.raises(TerminalError) as caught:

@@ -408,10 +408,15 @@ def test_a_column_mask_that_can_be_read_in_two_orders_is_refused_where_they_diff
 @pytest.mark.parametrize(
     ("told", "written", "is_sound"),
     [
-        ("INT8", "double", False), ("INT8", "float", False), ("INT4", "double", True), ("INT4", "float", False),
-        ("UINT4", "float", False), ("INT2", "float", True), ("INT8", "int", True),
+        ("INT8", "double", False),
+        ("INT8", "float", False),
+        ("INT4", "double", True),
+        ("INT4", "float", False),
+        ("UINT4", "float", False),
+        ("INT2", "float", True),
+        ("INT8", "int", True),
     ],
-)  # fmt: skip
+)
 def test_a_whole_number_by_way_of_a_float_that_does_not_hold_each_is_refused_k35(
     told: str, written: str, is_sound: bool
 ) -> None:
