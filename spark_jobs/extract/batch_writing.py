@@ -262,7 +262,7 @@ class BatchWriting:
             ReadTask(task, self.format, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
             for at, task in enumerate(tasks, first_task)
         ]
-        size = self._size(bound for task in tasks for bound in task)
+        size = self.format.work(self.transport, (bound for task in tasks for bound in task))
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads, size)
 
     def _check_partitions(self, manifest: Manifest) -> None:
@@ -309,17 +309,12 @@ class BatchWriting:
             structures |= set(self.registry.schemas(waiting))
         return sorted(structures - set(known))
 
-    def _size(self, ranges: Iterable[BoundRange]) -> int:
-        """About as much work as so many bytes of plain rows."""
-        places = sum(bound.end - bound.start for bound in ranges)
-        return int(self.format.work_per_byte * self.transport.bytes_of_a_place * places)
-
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough; queried ones are one each."""
         if isinstance(self.transport, QueriedTransport):
             return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
-        wanted = tasks_wanted(self.spark, self._size(ranges), _TASKS_PER_CORE)
+        wanted = tasks_wanted(self.spark, self.format.work(self.transport, ranges), _TASKS_PER_CORE)
         limit = max(1, min(_TASK_BYTES, -(-total // wanted)))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []

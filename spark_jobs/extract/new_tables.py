@@ -57,9 +57,8 @@ def announced_tables(
         found += _of(wanted, transport.announced(form, _ALL, lambda: spark))
     elif isinstance(transport, MessageTransport):
         tasks = [tuple(ranges[at : at + _RANGES_OF_A_TASK]) for at in range(0, len(ranges), _RANGES_OF_A_TASK)]
-        size = transport.bytes_of_a_place * sum(one.end - one.start for one in ranges)
         look = partial(read_announcements, transport, form, wanted)
-        for announced in run_job(spark, "look at new tables", look, tasks, size):
+        for announced in run_job(spark, "look at new tables", look, tasks, form.work(transport, ranges)):
             found += announced
     tables = together(found)
     for name in sorted(wanted - {one.name for one in tables.values()}):

@@ -131,6 +131,11 @@ class Format(ABC):
     first_place: ClassVar[str] = ""
     work_per_byte: ClassVar[float] = 1
 
+    def work(self, transport: Transport, ranges: Iterable[BoundRange]) -> int:
+        """About as much work as so many bytes of plain rows: it decides whether ranges are worth the start of Spark."""
+        places = sum(bound.end - bound.start for bound in ranges)
+        return int(self.work_per_byte * transport.bytes_of_a_place * places)
+
     def ordered_in(self, origin: str) -> str:
         """In what of the source positions rise to which the changes of *origin* belong, if in any (C-34)."""
         return partition_of(origin)
