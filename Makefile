@@ -117,7 +117,8 @@ TURNS = --rounds $(ROUNDS) $(ARGS)
 
 .PHONY: bench
 bench: ## all pairs below in turns, which write benchmarks/RESULTS.md (about 40 minutes)
-	@$(MAKE) bench-load bench-prove bench-publish bench-small
+	@$(MAKE) bench-load bench-prove bench-publish bench-tick bench-small
+	@$(MAKE) bench-publish ARGS="--tables 500"
 	@for source in ces-files ces-kafka ces-capture qlik-kafka-json qlik-kafka-avro qlik-files qlik-jdbc; do \
 		$(MAKE) bench-extract SOURCE=$$source || exit 1; done
 
@@ -126,12 +127,16 @@ bench-check: ## the same pairs, nothing written: fails where a ratio is 10 % bel
 	@BENCH_CHECK=1 $(MAKE) bench
 
 .PHONY: bench-load
-bench-load: setup ## an initial load from PostgreSQL next to ADBC that writes Parquet, and next to COPY; ROWS=4000000
+bench-load: setup build/others-environment/.installed ## an initial load from PostgreSQL next to ADBC, connectorx and dlt that write Parquet, and next to COPY; ROWS=4000000
 	$(RUN) benchmarks/loads.py --rows $(ROWS) $(TURNS)
 
 .PHONY: bench-prove
-bench-prove: setup ## a proof of a table in PostgreSQL next to DuckDB that joins both sides; PROVE_ROWS=8000000
+bench-prove: setup build/others-environment/.installed ## a proof of a table in PostgreSQL next to reladiff, and to DuckDB that joins both sides; PROVE_ROWS=8000000
 	$(RUN) benchmarks/prove.py --rows $(PROVE_ROWS) $(TURNS)
+
+.PHONY: bench-tick
+bench-tick: setup build/others-environment/.installed ## change events into the landing zone next to thirty lines of pandas; EVENTS=300000
+	$(RUN) benchmarks/tick.py --events $(EVENTS) $(TURNS)
 
 .PHONY: bench-extract
 bench-extract: setup $(if $(findstring kafka,$(SOURCE)),jars-broker) ## a source into the change log next to plain readers; SOURCE=ces-files and others, EVENTS=300000
@@ -194,6 +199,7 @@ docs: build/docs-environment/.installed ## build the site of documents into buil
 # Tools that no test and no job needs have environments of their own: so a list of packages names none of theirs.
 build/docs-environment/.installed: docs/requirements.txt
 build/sbom-environment/.installed: deploy/sbom-requirements.lock
+build/others-environment/.installed: benchmarks/other-tools.txt
 build/%-environment/.installed:
 	@.ci/prerequisites "$(PYTHON)" lint
 	@mkdir -p build && $(PYTHON) -m venv $(@D)

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.generate import ROOT
-from benchmarks.mirrors import connect, write_mirror
+from benchmarks.mirrors import address_of, connect, other_tool, write_mirror
 from benchmarks.pairs import CHECKOUT, Program, compare
 
 _COLUMNS = (
@@ -101,6 +101,8 @@ def main() -> None:
             label: Program(lambda name=name: [sys.executable, __file__, "--other", name, dsn])  # type: ignore[misc]
             for label, name in (("ADBC → Parquet", "adbc"), ("`COPY`, thrown away", "copy"))
         }
+        others["connectorx → Parquet"] = Program(lambda: other_tool("connectorx", address_of(server), _WORK))
+        others["dlt with connectorx → Parquet"] = Program(lambda: other_tool("dlt", address_of(server), _WORK))
         programs = {"`initial-load`": Program(job, _loaded), **others}
         what = f"{given.rows:,} rows × 10 columns in PostgreSQL on the same machine, 8 chunks"
         compare("initial load", what, programs, given.rounds, of=given.rows, unit="rows")

@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks.generate import Layout, key_of, table_names
 
+_OTHERS = Path(__file__).resolve().parents[1] / "build" / "others-environment" / "bin" / "python"
+
 
 def write_mirror(
     work: Path, source: Mapping[str, Any], tables: Sequence[Mapping[str, Any]], **settings: Mapping[str, Any]
@@ -50,3 +52,13 @@ def connect(name: str, server: Any) -> str:
     given = {"host": "127.0.0.1", "port": server.port, "user": server.user}
     given |= {"password": server.password, "dbname": server.database}
     return " ".join(f"{name}={value}" for name, value in given.items())
+
+
+def other_tool(name: str, place: str, folder: Path) -> list[str]:
+    """Return the command of a tool of :mod:`benchmarks.other_tools`; *place*: an address or a folder."""
+    return [str(_OTHERS), str(Path(__file__).with_name("other_tools.py")), name, place, str(folder)]
+
+
+def address_of(server: Any) -> str:
+    """Return the address of a PostgreSQL server."""
+    return f"postgresql://{server.user}:{server.password}@127.0.0.1:{server.port}/{server.database}"

@@ -21,7 +21,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.generate import ROOT
-from benchmarks.mirrors import connect, write_mirror
+from benchmarks.mirrors import address_of, connect, other_tool, write_mirror
 from benchmarks.pairs import CHECKOUT, Program, compare
 
 _ROW = (
@@ -88,6 +88,7 @@ def main() -> None:
         other = Program(lambda: [sys.executable, __file__, "--other", dsn])
         what = f"{given.rows:,} rows × 6 columns in PostgreSQL on the same machine, 16 chunks"
         programs = {**prove, "DuckDB joining both sides": other}
+        programs["reladiff"] = Program(lambda: other_tool("reladiff", address_of(server), _WORK))
         compare("prove", what, programs, given.rounds, of=given.rows, unit="rows")
         for at in range(_SPOILED):
             key = given.rows * (at + 1) // (_SPOILED + 1)

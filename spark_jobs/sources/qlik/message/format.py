@@ -50,6 +50,7 @@ class QlikMessageFormat(Format):
     registry: str | None = None
     partitions: int = 0
 
+    work_per_byte: ClassVar[float] = 0.25
     has_loads: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = False
     first_place: ClassVar[str] = FIRST_COUNTER
