@@ -23,7 +23,9 @@ Layout = Literal["wrapped", "bare", "capture"]
 
 ROOT = Path(__file__).resolve().parents[1] / "build" / "bench"
 BASE_EVENTS = 1_000_000
-"""More events than this are the same files several times under other names: extraction cannot tell."""
+"""More events than this are the same files again, each time with later log positions."""
+_LOG = 0x2C
+"""The first part of every log position; a repetition has the next one."""
 _PART = 125_000
 _GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
 
@@ -138,7 +140,11 @@ def source_folder(events: int, layout: Layout, tables: int = 5) -> Path:
     repeated.mkdir()
     for copy in range(-(-events // base)):
         for part in sorted(folder.iterdir()):
-            os.link(part, repeated / f"{copy:03d}-{part.name}")
+            target = repeated / f"{copy:03d}-{part.name}"
+            if copy == 0 or layout == "capture":  # whose files are compressed: the same positions come again
+                os.link(part, target)
+            else:
+                target.write_bytes(part.read_bytes().replace(b"%08X" % _LOG, b"%08X" % (_LOG + copy)))
     return repeated
 
 

@@ -1,6 +1,6 @@
 """Shows how costs grow: loads and changes by their rows, a tick by the batches of its log and by the idle tables.
 
-``make bench-growth``, once per figure, for a quarter of an hour and more: ``ARGS="--most 10"`` stops at ten millions.
+``make bench-growth``, once per figure, for half an hour and more: ``ARGS="--most 10 --batches 0"`` stops at ten millions.
 Linear is: the same microseconds a row. Writes RESULTS.md and docs/images/growth.svg.
 """
 
@@ -31,6 +31,8 @@ from benchmarks.small_runs import EVENTS, Mirror
 _MILLION = 1_000_000
 _ACTIVE = 5
 _LOOKS = 20
+_NO_GATE = "gate: {max_files: 1000000, max_bytes: 1000000000000, max_age_minutes: 100000}\n"
+"""No service applies the files, and nothing waits for it."""
 _PLOT = CHECKOUT / "docs" / "images" / "growth.svg"
 
 
@@ -46,7 +48,7 @@ def loads(rows: Sequence[int]) -> Iterator[tuple[int, Cost]]:
 
 
 def extractions(events: Sequence[int]) -> Iterator[tuple[int, Cost]]:
-    """Extractions of change events from files; behind the first million the same events come again."""
+    """Extractions of change events from files; behind the first million the same rows change again."""
     for count in events:
         work = ROOT / "work" / "growth"
         shutil.rmtree(work, ignore_errors=True)
@@ -64,7 +66,7 @@ def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:
     """Seconds of a tick of 100 events in a running process, behind so many batches: medians."""
     from spark_jobs.cli.command_line import main
 
-    mirror, took = Mirror(home), list[float]()
+    mirror, took = Mirror(home, settings=_NO_GATE), list[float]()
     for number in range(1, max(batches) + 1):
         mirror.deliver(f"{number:06d}", number, EVENTS)
         began = time.monotonic()
@@ -115,14 +117,9 @@ def plot(found: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     return "\n".join([*drawn, "</svg>", ""])
 
 
-def main() -> None:
-    """Measure each size once, and write table and plot."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most", type=int, default=100, help="millions of rows")
-    parser.add_argument("--batches", type=int, default=3_000)
-    parser.add_argument("--tables", type=int, default=5_000)
-    given = parser.parse_args()
-    sizes = [size * _MILLION for size in (1, 10, 100) if size <= given.most]
+def rows(most: int) -> None:
+    """Measure loads, extractions and publications up to so many millions of rows; write table and plot."""
+    sizes = [size * _MILLION for size in (1, 10, 100) if size <= most]
     events = [size for size in sizes if size <= 10 * _MILLION]
     measures: Mapping[str, tuple[str, Callable[[], Iterator[tuple[int, Cost]]]]] = {
         "initial load": ("rows", lambda: loads(sizes)),
@@ -136,16 +133,40 @@ def main() -> None:
         lines += _lines(title, unit, found)
         plotted[title] = [(count, cost.wall) for count, cost in found]
         print("\n".join(_lines(title, unit, found)), flush=True)
-    with tempfile.TemporaryDirectory(prefix="growth-") as folder:
-        steps = [given.batches // 30, given.batches // 3, given.batches]
-        lines += [f"| tick, running | {n:,} batches | {s:.2f} s | | | |" for n, s in ticks(steps, Path(folder, "log"))]
-        counts = [given.tables // 100, given.tables]
-        timed = idle_tables(counts, Path(folder, "tables"))
-        lines += [f"| tick, {_ACTIVE} tables with changes | of {n:,} tables | {s:.2f} s | | | |" for n, s in timed]
-    table = "\n".join(lines)
-    write_results("growth", table)
+    write_results("growth by rows", "\n".join(lines))
     _PLOT.write_text(plot(plotted), encoding="utf-8")
-    print(table)
+
+
+def batches(most: int) -> None:
+    """Measure ticks behind up to so many batches, and write the table."""
+    with tempfile.TemporaryDirectory(prefix="growth-") as folder:
+        timed = [(f"{n:,} batches", s) for n, s in ticks([most // 100, most // 10, most], Path(folder, "log"))]
+    _write_ticks("growth by batches", "tick in a running process, log of", timed)
+
+
+def tables(most: int) -> None:
+    """Measure ticks of a few active tables among up to so many, and write the table."""
+    with tempfile.TemporaryDirectory(prefix="growth-") as folder:
+        timed = [(f"{n:,} tables", s) for n, s in idle_tables([most // 100, most], Path(folder, "tables"))]
+    _write_ticks("growth by tables", f"tick, {_ACTIVE} tables with changes, of", timed)
+
+
+def _write_ticks(name: str, what: str, timed: Sequence[tuple[str, float]]) -> None:
+    lines = [f"| {what} | Seconds |", "|---|---|", *(f"| {size} | {seconds:.2f} |" for size, seconds in timed)]
+    write_results(name, "\n".join(lines))
+    print("\n".join(lines), flush=True)
+
+
+def main() -> None:
+    """Measure each size once, and write tables and plot."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--most", type=int, default=100, help="millions of rows; 0: none")
+    parser.add_argument("--batches", type=int, default=10_000, help="0: none")
+    parser.add_argument("--tables", type=int, default=5_000, help="0: none")
+    given = parser.parse_args()
+    for measure, most in ((rows, given.most), (batches, given.batches), (tables, given.tables)):
+        if most:
+            measure(most)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ traceback.
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import logging
 import os
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from open_mirroring.operate.arguments import add_arguments, argument, flag, positive, seconds
 from open_mirroring.operate.operations import EXPORT, EXPORT_FORMAT, FILE, JSON, OPERATIONS, Operation
 from spark_jobs.beginning import SAMPLE
+from spark_jobs.runtime.collector import spare_the_collector
 
 if TYPE_CHECKING:
     from open_mirroring.errors import MirroringError
@@ -54,8 +54,7 @@ _OURS = ("open_mirroring", "spark_jobs")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns one of :class:`~open_mirroring.operate.exit_codes.Exit`, or 130 when interrupted."""
-    # What a command makes mostly lives to its end: to look for garbage in it took a tenth of a short run.
-    gc.set_threshold(50_000)
+    spare_the_collector()
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:
         # A shell asks how a line may go on; it is answered, and nothing else is done.

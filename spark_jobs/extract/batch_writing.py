@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TASK_BYTES = 64 * 1024 * 1024
+_TASK_BYTES = 256 * 1024 * 1024
+"""So much of a source fills about one log file. Of smaller ones publishing reads most row groups several times."""
 _TASKS_PER_CORE = 3
 _LETTER_BYTES = 4096
 """About how many bytes a dead letter has."""

@@ -5,11 +5,9 @@ Of transports that number their messages it notes which places a task reads, so 
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +28,7 @@ from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.part import Part
+from spark_jobs.runtime.collector import spare_the_imports
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Dispositions,
@@ -273,18 +272,12 @@ def begin_log(format: Format, tables: Mapping[str, MirroredTable], target: LogTa
     return Decoding(format, tables, (), replace(target, attempt=uuid4().hex, task=target.task + at))
 
 
-@cache
-def _spare_the_collector() -> None:
-    """Take all that was imported out of garbage collection, once: else it is looked through while rows are made."""
-    gc.freeze()
-
-
 def read(source: MessageTransport, task: ReadTask) -> Part:
     """Decode every message of the ranges.
 
     The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
     """
-    _spare_the_collector()
+    spare_the_imports()
     decoding = Decoding(task.format, task.tables, task.schemas, task.target, task.watched)
     for bound in task.ranges:
         decoding.take_range(source, bound)

@@ -20,6 +20,7 @@ from open_mirroring.operate.arguments import Argument, add_arguments, argument
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
+from spark_jobs.runtime.collector import spare_the_collector
 from spark_jobs.runtime.tasks import is_of_spark, session_on_demand
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Job(NamedTuple):
 
         Spark starts when the work needs it: a job with nothing to do starts no JVM.
         """
+        spare_the_collector()
         parser = argparse.ArgumentParser(prog=self.name)
         parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
         add_arguments(parser, self.arguments)
