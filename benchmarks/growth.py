@@ -1,6 +1,6 @@
 """Shows how costs grow: loads and changes by their rows, a tick by the batches of its log and by the idle tables.
 
-``make bench-growth``, once per figure, for half an hour and more: ``ARGS="--most 10 --batches 0"`` stops at ten millions.
+``make bench-growth``, once per figure, for half an hour and more; ``ARGS="--most 10 --batches 0"`` is shorter.
 Linear is: the same microseconds a row. Writes RESULTS.md and docs/images/growth.svg.
 """
 
