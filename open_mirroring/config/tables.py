@@ -450,6 +450,11 @@ class Table(Section):
     delimited_text: DelimitedText | None = Field(
         default=None, description="How its files are written as delimited text. Default: they are Parquet."
     )
+    append_only: StrictBool = Field(
+        default=False,
+        description="A promise that rows are only ever inserted: the files have no marker column, which the service may "
+        "read faster. Needs `key: []`. An update or delete stops the table.",
+    )
     topic: str | None = Field(
         default=None,
         min_length=1,
@@ -634,6 +639,15 @@ class Table(Section):
             what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
             raise names.unfit(what, "say the same in both")
         return text
+
+    @field_validator("append_only")
+    @classmethod
+    def _append_only(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("key"):
+            raise names.unfit("rows that are only ever inserted are not found by a key", "set `key: []`")
+        if value and info.data.get("delimited_text") is not None:
+            raise names.unfit("files of delimited text keep their marker column", "leave out `append_only`")
+        return value
 
     @field_validator("initial_load")
     @classmethod

@@ -207,7 +207,9 @@ class Preparation:
             "changes",
             standing=standing.to_json(),
         )
-        return StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
+        append_only = self._declared[state.source].append_only
+        written = settings.max_rows_per_file, footer, settings.compression, state.text, append_only
+        return StageTarget(state.folder, *written)
 
     def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, whole_transactions: bool) -> dict[str, str]:
         """Where the work of tables has to stop for their columns, as the place up to which it may go, by table id.
