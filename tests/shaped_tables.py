@@ -77,8 +77,9 @@ def mirrored(
         if at == 2:
             pipeline.extract()
             pipeline.killed("publish_changes", "publish.renamed")
-        assert main(["tick", str(pipeline.file)]) == Exit.DONE
+        code = main(["tick", str(pipeline.file)])
         pipeline.service.poll()
+    assert code == main(["tick", str(pipeline.file)]) == Exit.DONE
     assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
     return pipeline
 

@@ -7,6 +7,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+DELETED_AT = "deleted_at"
+"""When a row was deleted that stays at the target (G-192)."""
+
+OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT)
+"""Properties of a change for which the log keeps its commit time and transaction."""
+
 
 class ColumnChoice(NamedTuple):
     """The columns that are read, by the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
@@ -28,7 +34,7 @@ class ColumnChoice(NamedTuple):
     @property
     def logs_transactions(self) -> bool:
         """Whether the log keeps commit time and transaction of each change. It does so only on request."""
-        return any(tells in ("commit_time", "transaction") for tells, _ in self.extra)
+        return any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
 
     @property
     def is_all(self) -> bool:

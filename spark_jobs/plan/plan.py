@@ -23,6 +23,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.delimited_text import reads_as_null
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.loaded_columns import doubt_by_deletes
@@ -141,6 +142,13 @@ def _find_partial(planning: _Planning) -> None:
         planning.uncertain |= planning.renewed | partial_keys(planning.changes, plan.columns.types)
 
 
+def _find_removed(planning: _Planning) -> None:
+    """Find keys whose row is removed but stays at the target: its last values are in earlier changes (G-192)."""
+    if planning.plan.columns.keeping:
+        removes = pc.is_in(planning.changes["op"], pa.array([DELETE, KEY_LEFT]))
+        planning.uncertain |= {*planning.changes["key"].filter(removes).to_pylist()}
+
+
 def _find_loaded_twice(planning: _Planning) -> None:
     """Find keys with several rows of a source's own full load, at least one of them new (K-18).
 
@@ -243,7 +251,8 @@ _ACCOUNTS = ("duplicates", "superseded", "compacted", "renewed")
 def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: set[LogPosition]) -> KeyPlan:
     plan = planning.plan
     try:
-        decided = plan_key(changes, plan.batch_from, untypable, planning.published_position)
+        position, keeps = planning.published_position, plan.columns.keeping
+        decided = plan_key(changes, plan.batch_from, untypable, position, keeps=keeps)
     except RowUntold as found:
         raise PlanStop(
             SWAP_POSSIBLE,
@@ -264,6 +273,13 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
             ROW_INCOMPLETE,
             f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key "
             "contains",
+        )
+    removal = decided.publish if keeps else None
+    if removal is not None and removal.after is None and plan.lacks_rows:
+        raise PlanStop(
+            ROW_INCOMPLETE,
+            f"`on_delete: keep` needs the last values of the row that was deleted at position {removal.position.text}, "
+            "and the log may lack them",
         )
     return decided
 
@@ -294,6 +310,7 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
     _refuse_late,
     _hold_back,
     _find_partial,
+    _find_removed,
     _find_loaded_twice,
     _publish,
 )

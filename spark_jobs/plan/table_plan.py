@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.changes.column_choice import DELETED_AT, OF_TRANSACTIONS
 from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition
@@ -42,7 +43,12 @@ class PlanColumns:
     @property
     def with_transaction(self) -> bool:
         """Whether the files have each change's commit time or transaction (G-118)."""
-        return any(column.tells in ("commit_time", "transaction") for column in self.landing)
+        return any(column.tells in OF_TRANSACTIONS for column in self.landing)
+
+    @property
+    def keeping(self) -> bool:
+        """Whether deleted rows stay with their last values, which are in earlier changes (G-192)."""
+        return any(column.tells == DELETED_AT for column in self.landing)
 
     def required_at(self, order: str) -> set[str]:
         """The columns that a row at a place needs: dropped ones only up to their last row."""
@@ -93,6 +99,7 @@ class TablePlan:
     Changes of batches above *batch_from* are new, in *new_files*. *history_files* are earlier ones that may have
     changes as new as the oldest new one, or all where earlier changes complete rows. *highest* is the highest position
     up to *batch_from*. Below *horizon* the log may lack changes. *rejected* are dead letters, which decide nothing.
+    *lacks_rows*: the last values of a row may be nowhere in the log (G-192).
     """
 
     source: str
@@ -107,6 +114,7 @@ class TablePlan:
     cut: Cut | None = None
     horizon: TableHorizon | None = None
     rejected: frozenset[Identity] = frozenset()
+    lacks_rows: bool = False
     buckets: tuple[int, int] = (-1, 64)
 
     @property

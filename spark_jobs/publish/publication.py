@@ -158,7 +158,8 @@ class Preparation:
         top, history = None, tuple[str, ...]()
         if lowest is not None:
             top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
-            history = self._history(known, highest, "" if columns.completing else lowest)
+            history = self._history(known, highest, "" if columns.completing or columns.keeping else lowest)
+        is_loaded = state.start.load_state == "loaded" and load_epoch(generation) not in epochs
         return TablePlan(
             state.source,
             state.keys,
@@ -173,13 +174,19 @@ class Preparation:
                 state.start.stream_from,
                 state.start.stream_epoch,
                 state.start.newest_load,
-                loaded=state.start.load_state == "loaded" and load_epoch(generation) not in epochs,
+                loaded=is_loaded,
                 loaded_keys={name: one for name, one in loaded.items() if one.is_key},
             ),
             cut=None if start is None else Cut(start, end, tuple(sorted({part.batch for part in new.arrived}))),
             horizon=known.horizon,
             rejected=known.rejected,
+            lacks_rows=columns.keeping and (is_loaded or self._dropped() > state.start.log_from),
         )
+
+    def _dropped(self) -> int:
+        """The newest batch that was dropped from the log."""
+        horizon = self._reader.mirror_horizon()
+        return 0 if horizon is None else horizon.dropped
 
     def _history(self, known: _Known, highest: Mapping[str, str], lowest: str) -> tuple[str, ...]:
         """The log files with changes that the target has and that reach up to the oldest new transaction, *lowest*.
