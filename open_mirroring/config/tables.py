@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -26,6 +27,7 @@ from pydantic_core import InitErrorDetails
 from open_mirroring.changes.column_choice import DELETED_AT, ColumnChoice, lacking, plain_names
 from open_mirroring.config import names
 from open_mirroring.config.problems import Mistake, SettingPath
+from open_mirroring.config.row_filter import Condition, parse_condition
 from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
@@ -457,6 +459,12 @@ class Table(Section):
         "with its last values, and `_deleted_at` is when it was deleted; `extra_columns: {deleted_at: NAME}` names the "
         "column. An initial load then goes through the log.",
     )
+    where: str | None = Field(
+        default=None,
+        description="Only rows that fulfil this condition are mirrored, such as country = 'DE' AND amount >= 10: "
+        "comparisons of columns with literals, IN, IS NULL, AND, OR, NOT. A row that no longer does is deleted at the "
+        "target. A row that lacks one of the columns stops the table.",
+    )
     delimited_text: DelimitedText | None = Field(
         default=None, description="How its files are written as delimited text. Default: they are Parquet."
     )
@@ -523,6 +531,11 @@ class Table(Section):
         """Whether deleted rows stay at the target (G-192)."""
         return self.on_delete == "keep"
 
+    @cached_property
+    def row_filter(self) -> Condition | None:
+        """The condition that rows fulfil to be mirrored; None: all are (G-193)."""
+        return None if self.where is None else parse_condition(self.where)
+
     @property
     def begins_with_load_of_task(self) -> bool:
         """Whether its initial load is the full load that a Qlik task writes next to the changes (G-128)."""
@@ -540,7 +553,9 @@ class Table(Section):
     def chosen(self) -> ColumnChoice:
         """The columns that are read, and their landing types."""
         hashed, extra = (*self.hash, *self._hashed_everywhere), self._extra(self._extra_everywhere)
-        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
+        where = "" if self.row_filter is None else str(self.row_filter)
+        chosen = _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
+        return chosen._replace(where=where)
 
     def _extra(self, everywhere: ExtraColumns) -> tuple[tuple[str, str], ...]:
         """The properties of a change that its extra columns contain, each with its name."""
@@ -574,6 +589,7 @@ class Table(Section):
         chosen, known = self.chosen, [*known]
         own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
         named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}
+        named["`where` names"] = () if self.row_filter is None else self.row_filter.columns
         return {says: missing for says, names in named.items() if (missing := lacking(names, known))}
 
     @field_validator("columns")
@@ -645,6 +661,16 @@ class Table(Section):
         if value == "keep" and info.data.get("key") == ():
             raise names.unfit("a table without key accepts inserts only", "leave out `on_delete`")
         return value
+
+    @field_validator("where")
+    @classmethod
+    def _where(cls, where: str | None, info: ValidationInfo) -> str | None:
+        if where is None:
+            return None
+        columns, chosen = parse_condition(where).columns, _chosen(info.data.get("columns"))
+        if out := [name for name in columns if name not in chosen.of([name])]:
+            raise names.unfit(f"`where` names the column {out[0]!r}, which `columns` leaves out", "mirror it, too")
+        return where
 
     @field_validator("delimited_text")
     @classmethod

@@ -14,6 +14,7 @@ from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.source_reloads import NewestLoad
+from open_mirroring.config.row_filter import Condition
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.plan.loaded_columns import LoadedColumn
 
@@ -28,7 +29,7 @@ class PlanColumns:
     *former* columns have another name today, or are no longer there; *gone* ones were dropped, by the place of the last
     row that carries them; *unread* ones are, or were, left out by the mirror file. *completing*: earlier changes
     complete updates (G-04). *of_reading*: rows have the columns of the time when they were read. *null_text* is that of
-    text files.
+    text files. Rows fulfil *where* (G-193).
     """
 
     landing: tuple[LandingColumn, ...]
@@ -39,6 +40,7 @@ class PlanColumns:
     completing: bool = False
     of_reading: bool = False
     null_text: str | None = None
+    where: Condition | None = None
 
     @property
     def with_transaction(self) -> bool:
@@ -130,8 +132,8 @@ class PlannedRows(NamedTuple):
     """What a plan publishes, typed, and what became of every new change.
 
     *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
-    + waiting (I1). *rejected* are the dead letters found here. From the place *unverified* on, only a before image
-    shows that keys have no row (G-115).
+    + waiting + filtered (I1). *rejected* are the dead letters found here. From the place *unverified* on, only a before
+    image shows that keys have no row (G-115).
     """
 
     rows: pa.Table
