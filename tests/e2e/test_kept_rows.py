@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,18 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event, lsn
 from tests.e2e.test_first_day import declare
+from tests.e2e.test_histories import slices
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
+from tests.e2e.test_transaction_cut import DELIVERY, PARTITIONED, complete_below
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
 from tests.shaped_tables import FORMS, commits, mirrored
 from tests.spark.test_initial_load_jdbc import connect
+from workload_generator.ces import CesOptions, commit_lsn, render
 from workload_generator.history import SHOP_TABLES, random_history
 from workload_generator.sql_values import typed
+from workload_generator.transports import json_lines
 
 TABLES = [
     {"source": t.full_name, "target": f"shop/{t.name}", "key": list(t.key), "on_delete": "keep"} for t in SHOP_TABLES
@@ -45,11 +50,8 @@ def kept(made: Any, full_name: str) -> dict[tuple[str, ...], tuple[dict[str, Any
     return rows
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_deleted_row_stays_with_its_last_values_g192(form: str, tmp_path: Path, spark: Any) -> None:
-    """G-192, G-03, G-05: key changes, exchanged keys, keys that come back; late, repeated and over kills."""
-    made = random_history(92, 60)
-    pipeline = mirrored(form, made, tmp_path, spark, TABLES, publish={"max_rows_per_file": 3})
+def assert_kept(pipeline: Pipeline, made: Any) -> int:
+    """Every table has the last row of each key; returns how many of them are gone."""
     gone = 0
     for table in SHOP_TABLES:
         types = {column.name: column.sql_type for column in table.columns}
@@ -57,11 +59,40 @@ def test_a_deleted_row_stays_with_its_last_values_g192(form: str, tmp_path: Path
             {**{name: typed(types[name], text) for name, text in row.items()}, "_deleted_at": is_gone}
             for row, is_gone in kept(made, table.full_name).values()
         ]
-        found = pipeline.mirrored("shop", table.name)
+        found = pipeline.mirrored("shop", table.name) if expected else []
         found = [{**row, "_deleted_at": row["_deleted_at"] is not None} for row in found]
         assert in_order(found, table.key) == in_order(expected, table.key), table.name
         gone += sum(row["_deleted_at"] for row in expected)
-    assert gone > 20
+    return gone
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_deleted_row_stays_with_its_last_values_g192(form: str, tmp_path: Path, spark: Any) -> None:
+    """G-192, G-03, G-05: key changes, exchanged keys, keys that come back; late, repeated and over kills."""
+    made = random_history(92, 60)
+    pipeline = mirrored(form, made, tmp_path, spark, TABLES, publish={"max_rows_per_file": 3})
+    assert assert_kept(pipeline, made) > 20
+
+
+@pytest.mark.long
+def test_spark_s_workers_keep_the_same_rows_g192(tmp_path: Path, spark_workers: Any) -> None:
+    made = random_history(92, 60)
+    assert assert_kept(mirrored("ces", made, tmp_path, spark_workers, TABLES), made) > 20
+
+
+def test_a_transaction_is_kept_as_a_whole_g192_c88(tmp_path: Path, spark: Any) -> None:
+    """G-192, I4: what the target shows is the source at a commit, deleted rows included."""
+    made = random_history(95, 60)
+    messages = render(made.changes, CesOptions(seed=9), DELIVERY)
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=PARTITIONED, consistency="transaction")
+    gone = 0
+    for at, part in enumerate(slices(messages, 4)):
+        pipeline.deliver(f"{at}.jsonl", json_lines(part, layout="wrapped"))
+        pipeline.tick()
+        below = complete_below(pipeline)
+        whole = [one for one in made.changes if commit_lsn(one.txn).replace(":", "") < below]
+        gone = assert_kept(pipeline, replace(made, changes=whole))
+    assert gone > 10
 
 
 def told(operation: str, key: int, name: str, at: int, photo: str | None = "p") -> bytes:
@@ -204,6 +235,21 @@ def test_the_setting_changes_by_a_rebuild_and_nothing_is_kept_by_halves_g192(
     orders.command("tick")
     assert "`on_delete` leaves out the deleted_at, which is published as '_deleted_at'" in caplog.text
     assert orders.stop == "SCHEMA_CHANGED"
+
+
+def test_tables_of_a_pattern_keep_rows_where_they_have_a_key_g192_g70(tmp_path: Path, spark: Any) -> None:
+    orders = Orders(tmp_path, spark, {"source": "dbo.*", "on_delete": "keep"}, extra_columns={"deleted_at": "gone"})
+
+    def change(operation: str, at: int, table: str, key: dict[str, str] | None) -> bytes:
+        row = {"id": "1", "name": "Ada", "photo": "p"}
+        images = (None, row) if operation == "DEL" else (row, None)
+        return event(operation, *images, cols=COLS, commit=at, tbl=table, pkkey=key) + b"\n"
+
+    key = {"id": "1"}
+    assert orders.tick(change("INS", 1, "orders", key), change("INS", 2, "log", None)) == Exit.DONE
+    assert orders.tick(change("DEL", 3, "orders", key)) == Exit.DONE
+    (row,), (other,) = (orders.pipeline.mirrored("dbo", name) for name in ("orders", "log"))
+    assert row["gone"] is not None and "gone" not in other
 
 
 def test_check_refuses_a_table_without_key_and_a_name_that_is_taken_g192(
