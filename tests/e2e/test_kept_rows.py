@@ -237,6 +237,39 @@ def test_the_setting_changes_by_a_rebuild_and_nothing_is_kept_by_halves_g192(
     assert orders.stop == "SCHEMA_CHANGED"
 
 
+def test_no_load_drops_kept_rows_before_a_person_asks_for_it_g192_g68(
+    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
+) -> None:
+    """G-192, G-68: neither source nor load have them any more; the one who asks is told."""
+    connect(monkeypatch, postgres, postgres.port)
+    postgres.execute(
+        "DROP TABLE IF EXISTS orders",
+        "CREATE TABLE orders (id int PRIMARY KEY, name varchar(9), photo text)",
+        "INSERT INTO orders VALUES (1, 'one', 'p'), (2, 'two', 'p')",
+    )
+    load = {"format": "jdbc", "connection": "shop_db", "table": "public.orders"}
+    publish = {"on_schema_change": "reload"}
+    orders = Orders(tmp_path / "shop", spark, {**ORDERS, "initial_load": load}, publish=publish)
+    assert orders.command("initial-load") == Exit.DONE == orders.tick(told("DEL", 1, "", 11)), capsys.readouterr().out
+    postgres.execute("DELETE FROM orders WHERE id = 1")
+
+    class Told:
+        pipeline = orders.pipeline
+
+    declare(Told, where="id < 9")  # type: ignore[arg-type]
+    for _ in range(4):
+        assert orders.command("tick") in (Exit.TABLES_STOPPED, Exit.ON_HOLD)
+    kept = (1, "one", "p", REMOVED_AT)
+    assert orders.stop == "SCHEMA_CHANGED" and orders.rows() == [kept, (2, "two", "p", "None")]
+    reload = ["reload-table", "--reason", "where", "--approved-by", "Ada", "--table", "dbo.orders", "--wait", "0"]
+    for _ in range(6):
+        if orders.command(*reload) == Exit.DONE:
+            break
+        orders.command("tick")
+    assert orders.rows() == [(2, "two", "p", "None")]
+    assert "rows that were deleted at the source before the load do not come back" in caplog.text
+
+
 def test_tables_of_a_pattern_keep_rows_where_they_have_a_key_g192_g70(tmp_path: Path, spark: Any) -> None:
     orders = Orders(tmp_path, spark, {"source": "dbo.*", "on_delete": "keep"}, extra_columns={"deleted_at": "gone"})
 
