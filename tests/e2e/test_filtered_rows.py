@@ -184,6 +184,27 @@ def test_an_export_is_filtered_and_its_rows_may_enter_later_g193(
     assert countries(orders) == ([(2, "DE")] if "on_delete" in more else [])
 
 
+def test_a_load_and_what_follows_it_have_one_condition_g193(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-193, G-08: neither a load that has begun, nor one that is complete, goes on with another."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "export.csv").write_text("id,country,amount\n1,DE,1.50\n2,AT,1.50\n")
+    load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(COLS)}
+    orders = Orders(tmp_path / "shop", spark, {**ORDERS, "where": "contry = 'DE'", "initial_load": load})
+
+    assert orders.command("initial-load") == Exit.TABLES_STOPPED and "FILTER_UNDECIDED" in capsys.readouterr().out
+    declare(orders, where="country = 'DE'")
+    orders.pipeline.killed("initial_load", "publish.intended")
+    declare(orders, where="country = 'AT'")
+    assert orders.command("initial-load") == Exit.TABLES_STOPPED and "LOAD_CHANGED" in capsys.readouterr().out
+    declare(orders, where="country = 'DE'")
+    assert orders.command("initial-load") == Exit.DONE and countries(orders) == [(1, "DE")]
+    declare(orders, where="country = 'AT'")
+    assert orders.tick(told("INS", 3, "AT", 3)) != Exit.DONE
+    assert orders.stop == "SCHEMA_CHANGED" and countries(orders) == [(1, "DE")]
+
+
 def test_files_of_text_keep_and_choose_rows_g193_g192(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,14 +232,11 @@ def test_what_cannot_be_decided_stops_the_table_g193(
     assert orders.stop == "FILTER_UNDECIDED" and not orders.pipeline.numbers("dbo/orders")
     assert "`where` names 'contry', and no row has such a column" in capsys.readouterr().out
 
-    class Told:
-        pipeline = orders.pipeline
-
     resume = ["resume", "--table", "dbo.orders", "--why", "mended"]
-    declare(Told, where="amount = 'many'")  # type: ignore[arg-type]
+    declare(orders, where="amount = 'many'")
     assert orders.command(*resume) == Exit.DONE
     assert orders.command("tick") == Exit.TABLES_STOPPED and orders.stop == "FILTER_UNDECIDED"
-    declare(Told, where="country = 'DE'")  # type: ignore[arg-type]
+    declare(orders, where="country = 'DE'")
     assert orders.command(*resume) == Exit.DONE == orders.command("tick"), capsys.readouterr().out
     assert countries(orders) == [(1, "DE")]
     short = event("INS", {"id": "5", "amount": "1.00"}, cols=COLS[::2], commit=9) + b"\n"
@@ -233,13 +251,10 @@ def test_another_condition_rebuilds_the_table_g193_g129(
     orders = Orders(tmp_path, spark, ORDERS, publish={"on_schema_change": "log"})
     assert orders.tick(told("INS", 1, "DE", 1), told("INS", 2, "AT", 2)) == Exit.DONE
 
-    class Told:
-        pipeline = orders.pipeline
-
-    declare(Told, where=" country  =  'DE'")  # type: ignore[arg-type]
+    declare(orders, where=" country  =  'DE'")
     assert orders.tick(told("INS", 3, "DE", 3)) == Exit.DONE, "it says the same"
     for now, expected in (("country = 'AT'", [2, 4]), (None, [1, 2, 3, 4])):
-        declare(Told, where=now)  # type: ignore[arg-type]
+        declare(orders, where=now)
         changes = [told("INS", 4, "AT", 4)] if now else []
         orders.tick(*changes) if changes else orders.command("tick")
         assert "`where` chooses" in caplog.text

@@ -213,16 +213,13 @@ def test_the_setting_changes_by_a_rebuild_and_nothing_is_kept_by_halves_g192(
     orders = Orders(tmp_path / "shop", spark, {**ORDERS, "on_delete": "remove", "initial_load": load})
     assert orders.command("initial-load") == Exit.DONE == orders.tick(told("INS", 3, "three", 10))
 
-    class Told:
-        pipeline = orders.pipeline
-
-    declare(Told, on_delete="keep")  # type: ignore[arg-type]
+    declare(orders, on_delete="keep")
     assert orders.tick(told("DEL", 3, "", 11)) == Exit.DONE
     assert orders.rows()[2] == (3, "three", "p", REMOVED_AT), "its insert is in the log"
     assert orders.tick(told("DEL", 2, "", 12)) == Exit.TABLES_STOPPED
     assert orders.stop == "ROW_INCOMPLETE" and len(orders.rows()) == 3
     (tmp_path / "shop" / "export.csv").write_text("id,name,photo\n1,Ada,p\n")
-    declare(Told, initial_load={**load, "stream_from": lsn(20)})  # type: ignore[arg-type]
+    declare(orders, initial_load={**load, "stream_from": lsn(20)})
     reload = ["reload-table", "--reason", "keep", "--approved-by", "Ada", "--table", "dbo.orders", "--wait", "0"]
     for _ in range(6):
         if orders.command(*reload) == Exit.DONE:
@@ -231,7 +228,7 @@ def test_the_setting_changes_by_a_rebuild_and_nothing_is_kept_by_halves_g192(
     assert orders.rows() == [(1, "Ada", "p", "None")], "a load begins with what is there"
     assert orders.tick(told("INS", 4, "four", 30), told("DEL", 1, "", 31)) == Exit.DONE, capsys.readouterr().out
     assert orders.rows() == [(1, "Ada", "p", REMOVED_AT), (4, "four", "p", "None")]
-    declare(Told, on_delete="remove")  # type: ignore[arg-type]
+    declare(orders, on_delete="remove")
     orders.command("tick")
     assert "`on_delete` leaves out the deleted_at, which is published as '_deleted_at'" in caplog.text
     assert orders.stop == "SCHEMA_CHANGED"
@@ -253,10 +250,7 @@ def test_no_load_drops_kept_rows_before_a_person_asks_for_it_g192_g68(
     assert orders.command("initial-load") == Exit.DONE == orders.tick(told("DEL", 1, "", 11)), capsys.readouterr().out
     postgres.execute("DELETE FROM orders WHERE id = 1")
 
-    class Told:
-        pipeline = orders.pipeline
-
-    declare(Told, where="id < 9")  # type: ignore[arg-type]
+    declare(orders, where="id < 9")
     for _ in range(4):
         assert orders.command("tick") in (Exit.TABLES_STOPPED, Exit.ON_HOLD)
     kept = (1, "one", "p", REMOVED_AT)
