@@ -234,6 +234,11 @@ _TABLE = (
         "`hash` names a column that the table does not have. A misspelled column would land in clear.",
         "spell the column under `hash` as the source does. If it is still to come, use a pattern such as `email*`, or "
         "leave it out. If the table is stopped, lift the stop then"),
+    _code("FILTER_UNDECIDED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
+        "`where` cannot be decided for a row: a column that it names is absent, or a literal is not of its column's "
+        "type. Whether the row is to be mirrored is unknown.",
+        "spell the columns of `where` as the source does, and the literals as docs/types.md has their types. If rows "
+        f"from before a column was added lack it, {RESET} with an `initial_load`. Then {_LIFT}"),
     _code("TYPE_UNSUPPORTED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
         "A column's type is unknown, or the landing zone has no such type.",
         "land the column as text (`types: {column: string}` in the mirror file), or as a type of docs/types.md that "

@@ -128,7 +128,7 @@ def _tables(
 ) -> dict[str, LoggedTable]:
     contents = reader.contents(dict.fromkeys(states, 0), reader.mirror().committed)
     epochs, horizons = reader.epochs(s.id for s in states.values()), reader.horizons(states.values())
-    completing = {table.source for table in mirror.tables if table.complete_rows}
+    completing = {table.source for table in mirror.tables if table.complete_rows or table.keeps_deleted}
     bound = ExtractLedger(ledger, mirror.name).bound()
     transport = transport_of(mirror)
     named = {table.source: ".".join(table.source_name) for table in mirror.tables}

@@ -56,7 +56,7 @@ from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.proof.keys import differing_keys, logged_among, read_sums
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
 from spark_jobs.proof.rows import Shape
-from spark_jobs.proof.sides import HashedSource, Source, proof_source, source_side, source_unnamed
+from spark_jobs.proof.sides import Source, hashed_source, proof_source, source_side, source_unnamed
 from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import is_of_spark
 from spark_jobs.sources.registry import transport_of
@@ -256,7 +256,7 @@ class _Proving:
         if salt is None or {*salted.values()} != {salt.check}:
             what = f"the columns {sorted(salted)} are published as hashes with another salt than the mirror file's"
             raise TerminalError("TABLE_REDECLARED", what, way_out=next_step("TABLE_REDECLARED"))
-        return HashedSource(source, sorted(salted), salt)
+        return hashed_source(source, sorted(salted), salt)
 
     def _target(self, case: _Case) -> Target:
         """Pin the newest version of the target, after noting which batches it shows at least."""

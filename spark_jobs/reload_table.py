@@ -100,6 +100,8 @@ def request_reload(
         refuse_handed_over(table, state.row.generation + 1, max(highest, default=None))
     if table.initial_load is None and answer(ledger, mirror.name, Asked(request, RELOAD, source)) is None:
         _refuse_what_log_lacks(mirror, ledger, table)
+    if table.keeps_deleted and table.initial_load is not None:
+        log.warning("%s: rows that were deleted at the source before the load do not come back", source)
     resets = ResetLedger(ledger, mirror.name)
     requested = resets.request_reload(declaration(table), reason, again=again, request=request)
     reach("reset.requested")
@@ -195,6 +197,8 @@ class _Stopped:
             return
         first, *refused = (state.stop_what or "").split(_REFUSED)
         if accepted is None:
+            if declared.keeps_deleted:
+                return  # deleted rows that stay are in no load: only a person may give them up (G-192)
             if (declared.on_reload or self._mirror.publish.on_reload) == "stop":
                 return
             newest = self._reader.mirror().committed
@@ -232,6 +236,8 @@ class _Stopped:
             setting, chosen, is_asked = "on_possible_rename", "reload", False
         if is_asked or chosen == "stop" or (declared.initial_load is not None and not (chosen == "reload" and is_jdbc)):
             return
+        if declared.keeps_deleted and declared.initial_load is not None:
+            return  # as for a reload
         published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
         if declared.chosen.of(published) != published:
             return  # the mirror file leaves out what is published: no one has said whether that is meant

@@ -7,6 +7,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+DELETED_AT = "deleted_at"
+"""When a row was deleted that stays at the target (G-192)."""
+
+OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT)
+"""Properties of a change for which the log keeps its commit time and transaction."""
+
 
 class ColumnChoice(NamedTuple):
     """The columns that are read, by the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
@@ -14,7 +20,8 @@ class ColumnChoice(NamedTuple):
     Names match in any case, because the source may change it at any time; of two such names in a row only the one
     spelled as listed does. *listed* None means every column that is not excluded. *fitting*, *excluded* and *hashed*
     may have ``*`` for any characters. *types* and *renamed* are pairs of a column and its landing type or name; *extra*
-    pairs a property of the change with the name of its column (G-118).
+    pairs a property of the change with the name of its column (G-118). *where* is the condition for rows, in its one
+    spelling (G-193).
     """
 
     listed: tuple[str, ...] | None = None
@@ -24,11 +31,12 @@ class ColumnChoice(NamedTuple):
     renamed: tuple[tuple[str, str], ...] = ()
     hashed: tuple[str, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()
+    where: str = ""
 
     @property
     def logs_transactions(self) -> bool:
         """Whether the log keeps commit time and transaction of each change. It does so only on request."""
-        return any(tells in ("commit_time", "transaction") for tells, _ in self.extra)
+        return any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
 
     @property
     def is_all(self) -> bool:
@@ -72,8 +80,9 @@ class ColumnChoice(NamedTuple):
 
     @property
     def types_text(self) -> str:
-        """The setting `types`, as the ledger stores it."""
-        return json.dumps(dict(self.types), ensure_ascii=False)
+        """The settings `types` and `where`, as the ledger stores them."""
+        types = dict(self.types)
+        return json.dumps([types, self.where] if self.where else types, ensure_ascii=False)
 
     def gained(self, before: str) -> list[str]:
         """The names and patterns of columns that are read now, but not under an earlier choice (its *takes*)."""
@@ -103,6 +112,12 @@ class ColumnChoice(NamedTuple):
 
 
 ALL_COLUMNS = ColumnChoice()
+
+
+def where_of(types_text: str) -> str:
+    """The condition for rows in what :attr:`ColumnChoice.types_text` wrote."""
+    stored = json.loads(types_text)
+    return str(stored[1]) if isinstance(stored, list) else ""
 
 
 def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:

@@ -22,12 +22,24 @@ from open_mirroring.changes.logged_change import (
 
 
 def deciding(
-    changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
+    changes: Sequence[Logged],
+    untypable: Collection[LogPosition],
+    is_held: Callable[[Logged], bool],
+    *,
+    keeps: bool = False,
 ) -> Logged | None:
-    """The change that decides the key, among those that can be typed, completed from earlier ones (G-04)."""
+    """The change that decides the key, among those that can be typed, completed from earlier ones (G-04).
+
+    If the table *keeps* deleted rows, a change that removes one has its last row (G-192).
+    """
     if any(change.after is not None and not change.whole for change in changes):
         changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
-    return standing(changes, untypable)
+    newest = standing(changes, untypable)
+    if newest is None or newest.after is not None or not keeps:
+        return newest
+    rows = (one for one in changes if one.after is not None and one.position not in untypable)
+    last = next((row for row in rows if row.position < newest.position), None)
+    return newest if last is None else _completed(newest, last)
 
 
 def _with_rows(

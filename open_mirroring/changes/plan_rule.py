@@ -20,6 +20,8 @@ ends at a complete position holds each transaction completely or not at all, so 
 earlier changes back to one with the complete row. The target has it unless one of these rows differs: a late change may
 complete the row without being the newest. A row that changed its key is completed from the changes of its old key, so a
 late change of the old key may change the row at the new key.
+
+*Deleted rows that stay* (G-192). A change that removes a row has the last row of its key, so here, too, a row decides.
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ def plan_key(
     published_batch: int,
     untypable: Collection[LogPosition] = frozenset(),
     published_position: str | None = None,
+    *,
+    keeps: bool = False,
 ) -> KeyPlan:
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
@@ -81,6 +85,7 @@ def plan_key(
             other content is still a conflict (G-02).
         published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of these
             batches; None if it has all of them.
+        keeps: whether deleted rows stay at the target with their last values (G-192).
 
     Raises:
         RowUntold: it cannot be decided which of two rows left the key last.
@@ -95,9 +100,10 @@ def plan_key(
         return KeyPlan(None, conflict=conflict)
     duplicates = sum(map(is_new, repetitions))
     fresh = sum(is_new(change) and change.position not in untypable for change in unique)
-    newest = deciding(unique, untypable, lambda _: True)
+    newest = deciding(unique, untypable, lambda _: True, keeps=keeps)
     try:
-        had = deciding([c for c in unique if not is_new(c)], untypable, lambda change: not is_new(change))
+        held = [c for c in unique if not is_new(c)]
+        had = deciding(held, untypable, lambda change: not is_new(change), keeps=keeps)
     except RowUntold:
         had = None
     if newest is None or (had is not None and newest == had):

@@ -69,10 +69,17 @@ class ExtraColumns(Section):
         default=None, description="The change's place in the one order of its table: a text that sorts as changes do."
     )
     operation: ColumnName | None = Field(
-        default=None, description="insert, update, load for a row of an initial load, or correction."
+        default=None,
+        description="insert, update, load for a row of an initial load, or correction; delete for a row that "
+        "`on_delete: keep` keeps.",
     )
     transaction: ColumnName | None = Field(
         default=None, description="What the source calls the transaction: a commit LSN, or the id of a Qlik task."
+    )
+    deleted_at: ColumnName | None = Field(
+        default=None,
+        description="When a row was deleted that `on_delete: keep` keeps. Default: `_deleted_at`; other tables have no "
+        "such column.",
     )
     source_table: ColumnName | None = Field(default=None, description="schema.table at the source, as `source` says.")
 

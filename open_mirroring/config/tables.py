@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -23,9 +24,10 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from open_mirroring.changes.column_choice import ColumnChoice, lacking, plain_names
+from open_mirroring.changes.column_choice import DELETED_AT, ColumnChoice, lacking, plain_names
 from open_mirroring.config import names
 from open_mirroring.config.problems import Mistake, SettingPath
+from open_mirroring.config.row_filter import Condition, parse_condition
 from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
@@ -57,6 +59,10 @@ OnPossibleRename = Literal["ask", "dropped", "reload"]
 
 OnReload = Literal["stop", "rebuild"]
 """What to do with a table whose source sent its full load again."""
+
+
+OnDelete = Literal["remove", "keep"]
+"""What to do at the target with a row that was deleted at the source."""
 
 
 _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
@@ -447,8 +453,25 @@ class Table(Section):
         description="If a Qlik task loads the table again: stop or rebuild, as under `publish`. Default: that of the "
         "mirror.",
     )
+    on_delete: OnDelete = Field(
+        default="remove",
+        description="A row that is deleted at the source. remove: it is deleted at the target. keep: it stays there "
+        "with its last values, and `_deleted_at` is when it was deleted; `extra_columns: {deleted_at: NAME}` names the "
+        "column. An initial load then goes through the log.",
+    )
+    where: str | None = Field(
+        default=None,
+        description="Only rows that fulfil this condition are mirrored, such as country = 'DE' AND amount >= 10: "
+        "comparisons of columns with literals, IN, IS NULL, AND, OR, NOT. A row that no longer does is deleted at the "
+        "target. A row that lacks one of the columns stops the table.",
+    )
     delimited_text: DelimitedText | None = Field(
         default=None, description="How its files are written as delimited text. Default: they are Parquet."
+    )
+    append_only: StrictBool = Field(
+        default=False,
+        description="A promise that rows are only ever inserted: the files have no marker column, so that the service "
+        "may read them faster. Needs `key: []`. An update or delete stops the table.",
     )
     topic: str | None = Field(
         default=None,
@@ -498,9 +521,20 @@ class Table(Section):
     def loads_through_log(self) -> bool:
         """Whether its initial load goes through the change log, as changes do.
 
-        So it does if later changes complete the loaded rows (G-04), and for text files, so that all have one format.
+        So it does if later changes complete the loaded rows (G-04), if their last values stay when they are deleted
+        (G-192), and for text files, so that all have one format.
         """
-        return bool(self.complete_rows) or self.delimited_text is not None
+        return bool(self.complete_rows) or self.keeps_deleted or self.delimited_text is not None
+
+    @property
+    def keeps_deleted(self) -> bool:
+        """Whether deleted rows stay at the target (G-192)."""
+        return self.on_delete == "keep"
+
+    @cached_property
+    def row_filter(self) -> Condition | None:
+        """The condition that rows fulfil to be mirrored; None: all are (G-193)."""
+        return None if self.where is None else parse_condition(self.where)
 
     @property
     def begins_with_load_of_task(self) -> bool:
@@ -518,9 +552,16 @@ class Table(Section):
     @property
     def chosen(self) -> ColumnChoice:
         """The columns that are read, and their landing types."""
-        hashed = (*self.hash, *self._hashed_everywhere)
-        extra = (self._extra_everywhere if self.extra_columns is None else self.extra_columns).named
-        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
+        hashed, extra = (*self.hash, *self._hashed_everywhere), self._extra(self._extra_everywhere)
+        where = "" if self.row_filter is None else str(self.row_filter)
+        chosen = _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
+        return chosen._replace(where=where)
+
+    def _extra(self, everywhere: ExtraColumns) -> tuple[tuple[str, str], ...]:
+        """The properties of a change that its extra columns contain, each with its name."""
+        named = dict((everywhere if self.extra_columns is None else self.extra_columns).named)
+        deleted_at = named.pop(DELETED_AT, f"_{DELETED_AT}")
+        return (*named.items(), *([(DELETED_AT, deleted_at)] if self.keeps_deleted else []))
 
     def take_over(self, hashed: tuple[str, ...], extra: ExtraColumns) -> None:
         """Apply the mirror's defaults: hash these columns, too, and add its extra columns."""
@@ -532,8 +573,7 @@ class Table(Section):
         text = self.delimited_text.columns if self.delimited_text else ()
         known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
         landed = {chosen.landed_name(name).casefold() for name in known}
-        extra = everywhere if self.extra_columns is None else self.extra_columns
-        return [name for _, name in extra.named if name.casefold() in landed]
+        return [name for _, name in self._extra(everywhere) if name.casefold() in landed]
 
     def joined(self) -> Table:
         """The same for a table that joined by a pattern: settings of missing columns are allowed there."""
@@ -549,6 +589,7 @@ class Table(Section):
         chosen, known = self.chosen, [*known]
         own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
         named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}
+        named["`where` names"] = () if self.row_filter is None else self.row_filter.columns
         return {says: missing for says, names in named.items() if (missing := lacking(names, known))}
 
     @field_validator("columns")
@@ -614,6 +655,23 @@ class Table(Section):
             raise names.unfit(f"a table without key has none that {could}", "leave it out")
         return value
 
+    @field_validator("on_delete")
+    @classmethod
+    def _on_delete(cls, value: OnDelete, info: ValidationInfo) -> OnDelete:
+        if value == "keep" and info.data.get("key") == ():
+            raise names.unfit("a table without key accepts inserts only", "leave out `on_delete`")
+        return value
+
+    @field_validator("where")
+    @classmethod
+    def _where(cls, where: str | None, info: ValidationInfo) -> str | None:
+        if where is None:
+            return None
+        columns, chosen = parse_condition(where).columns, _chosen(info.data.get("columns"))
+        if out := [name for name in columns if name not in chosen.of([name])]:
+            raise names.unfit(f"`where` names the column {out[0]!r}, which `columns` leaves out", "mirror it, too")
+        return where
+
     @field_validator("delimited_text")
     @classmethod
     def _delimited_text(cls, text: DelimitedText | None, info: ValidationInfo) -> DelimitedText | None:
@@ -634,6 +692,15 @@ class Table(Section):
             what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
             raise names.unfit(what, "say the same in both")
         return text
+
+    @field_validator("append_only")
+    @classmethod
+    def _append_only(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("key"):
+            raise names.unfit("rows that are only ever inserted are not found by a key", "set `key: []`")
+        if value and info.data.get("delimited_text") is not None:
+            raise names.unfit("files of delimited text keep their marker column", "leave out `append_only`")
+        return value
 
     @field_validator("initial_load")
     @classmethod
@@ -719,6 +786,7 @@ class TablePattern(Section):
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
     require_reload_on_add: StrictBool | None = Field(default=None, description="As `require_reload_on_add` of a table.")
     on_reload: OnReload | None = Field(default=None, description="As `on_reload` of a table.")
+    on_delete: OnDelete = Field(default="remove", description="As `on_delete` of a table, of each that has a key.")
     dead_letters: DeadLetters | None = Field(default=None, description="As `dead_letters` of a table.")
     initial_load: JdbcLoad | None = Field(
         default=None,
@@ -779,7 +847,7 @@ class TablePattern(Section):
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
         load = {"initial_load": self.initial_load} if key else {}
         if not key:
-            shared.pop("keys_never_change")
+            shared = {name: value for name, value in shared.items() if name not in ("keys_never_change", "on_delete")}
         found = {"source": source, "target": target, "key": tuple(key), **shared, **load}
         return Table.model_validate(found).joined()
 
@@ -794,6 +862,7 @@ _OF_EACH_TABLE = (
     "keys_never_change",
     "require_reload_on_add",
     "on_reload",
+    "on_delete",
     "dead_letters",
     "prove",
 )

@@ -23,6 +23,7 @@ EXTRA_TYPES = {
     "log_position": "string",
     "operation": "string",
     "transaction": "string",
+    "deleted_at": "timestamp",
     "source_table": "string",
 }
 """The properties of a change that extra columns can contain (G-118), each with its landing type."""

@@ -27,6 +27,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         unverified: notes on what is not verified, each with its kind, column and position.
         renamed: names of the file's columns by their names at the source, where they differ (G-120).
         salted: the check value of the salt by column name at the source (G-121).
+        where: the condition that its rows fulfil (G-193).
     """
 
     published_position: str | None = None
@@ -46,6 +47,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     unverified: tuple[tuple[str, str, str], ...] = ()
     renamed: Mapping[str, str] = msgspec.field(default_factory=dict)
     salted: Mapping[str, str] = msgspec.field(default_factory=dict)
+    where: str = ""
 
     def to_json(self) -> str:
         """The footer's text; default values are left out."""

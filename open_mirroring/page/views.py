@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from open_mirroring.changes.manifest import LetterPlace, Manifest, counts_of
 from open_mirroring.codes import next_step
-from open_mirroring.config import Mirror
+from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
@@ -210,6 +210,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
             else {"name": c.name, "type": c.type, **({"renamed": c.renamed} if c.renamed else {})}
             for c in state.columns.columns
         ],
+        "rows": [text for one in mirror.tables if one.source == source for text in _rows(one)],
         "column_lists": [{"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in lists],
         "taken": taken,
         "became": became,
@@ -223,6 +224,16 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "attention": problems(mirror, ledger, found, [table]),
         "prove": PROVE.command(mirror.file, tables=source),
     }
+
+
+def _rows(table: Table) -> Iterator[str]:
+    """What the mirror file says of the rows of a table."""
+    if table.where is not None:
+        yield f"only those with {table.where}"
+    if table.keeps_deleted:
+        yield "deleted ones stay"
+    if table.append_only:
+        yield "only appended to, files without markers"
 
 
 def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from open_mirroring.protocols.verdicts import DeepFinding
 from open_mirroring.reconciliation.evidence_text import ranges
 from open_mirroring.reconciliation.rebuilding import REBUILT
 
-DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
+DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting", "filtered")
 """What can become of a logged change when it is published; with :data:`TAKEN` on the other side they add up (I1)."""
 TAKEN = ("changes", "released", "renewed")
 """The changes of a publication's batches, those that had waited, and rows that are published again, completed anew."""

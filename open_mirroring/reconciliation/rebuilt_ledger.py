@@ -16,6 +16,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.column_notes import ColumnNote, NoteKind
 from open_mirroring.changes.manifest import Scope
@@ -117,6 +118,7 @@ def _row(
         "published_position": standing.published_position,
         "waiting_rows": standing.waiting_rows,
         "columns": columns.to_json(),
+        "types": ColumnChoice(where=standing.where).types_text,
         "load_state": "loaded" if _loaded(decision) else "none",
         "load_plan": _load_plan(decision),
         "stream_from": standing.stream_from,

@@ -29,6 +29,7 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 _NOT_PLAIN = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _UNSAFE = re.compile(r"[^\w\- $#@.]|^[_ .]+|[ .]+$")
 _SUGGESTED = "initial_load: {format: jdbc, connection: NAME} # rows from before the stream; without, it begins empty"
+_APPENDED = "append_only: true # if no row is ever changed: files that the service may read faster"
 _ADD_KEY = "name columns that are unique and never NULL, then take the # away"
 
 
@@ -115,6 +116,7 @@ def _entry(mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> Entry
     entry.settings["key"] = list(announced.key or ())
     if announced.key == ():
         entry.remarks.append("Warning: the source announces no primary key: a table without key accepts inserts only.")
+        entry.suggested.append(_APPENDED)
     _add_first_rows(entry, mirror, announced, first)
     entry.waits = _printable(_why_it_waits(entry, announced, first))
     return entry

@@ -45,6 +45,7 @@ from spark_jobs.sources.exports.files import (
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.tables import JdbcTable, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed
+from spark_jobs.sources.sql_server.row_filters import refuse_undecided
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +104,8 @@ def plan_load(
     if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
         where, way_out = f"table {table.source}", next_step(HASH_UNMATCHED)
         raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, way_out=way_out)
+    if table.row_filter is not None:
+        refuse_undecided(table.row_filter, [column.name for column in bound.plan.columns])
     salt = mirror.salt()
     salted = None if salt is None else salt.check
     landing = [landing_of(column.landing, table.chosen, salted) for column in bound.plan.columns]
@@ -180,6 +183,7 @@ def settings_of(table: Table) -> str:
     landing: dict[str, Any] = {"landing": table.types} if table.types else {}
     landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
     landing |= {"extra": table.chosen.extra} if table.chosen.extra else {}
+    landing |= {"where": table.chosen.where} if table.chosen.where else {}
     columns = table.model_dump(mode="json")["columns"]
     return json.dumps({"columns": columns, **logged, **landing, **chosen}, sort_keys=True)
 

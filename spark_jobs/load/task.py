@@ -15,9 +15,11 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.arrow_schema import file_schema, landed_file_schema
@@ -32,12 +34,16 @@ from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
 from spark_jobs.sources.sql_server.extra_columns import loaded_extra
 from spark_jobs.sources.sql_server.hashed_columns import landed_rows
+from spark_jobs.sources.sql_server.row_filters import matching
 from spark_jobs.sources.sql_server.types import filled_length
 
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Where in the zone a table's staged objects go, and what its files hold: *extra* columns of the table *source*."""
+    """Where in the zone a table's staged objects go, and what its files hold: *extra* columns of the table *source*.
+
+    Only rows that fulfil *where* are in them (G-193).
+    """
 
     folder: str
     keys: tuple[str, ...]
@@ -47,6 +53,7 @@ class LoadTarget:
     compression: layout.Compression = layout.DEFAULT_COMPRESSION
     extra: tuple[LandingColumn, ...] = ()
     source: str = ""
+    where: Condition | None = None
 
     @property
     def landing(self) -> tuple[LandingColumn, ...]:
@@ -113,6 +120,26 @@ class Rows(Protocol):
         ...
 
 
+class MatchingRows:
+    """The rows of a load that are mirrored; they can be read once, and know where each of them came from."""
+
+    def __init__(self, rows: Rows, where: Condition) -> None:
+        self._rows, self._where = rows, where
+        self._places = [np.zeros(0, np.int64)]
+        self._read = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for table in self._rows:
+            chosen = matching(table, self._where)
+            self._places.append(np.flatnonzero(chosen.to_numpy(zero_copy_only=False)) + self._read)
+            self._read += table.num_rows
+            yield table.filter(chosen)
+
+    def place(self, row: int) -> str:
+        """Where a row came from, counted from 0 over all rows that are mirrored."""
+        return self._rows.place(int(np.concatenate(self._places)[row]))
+
+
 def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, int]) -> Iterator[pa.Table]:
     """Rows that pass through; the *shortest* text and binary values are noted by column, in bytes."""
     names = [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None]
@@ -136,6 +163,7 @@ def load_export_chunk(
 def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
     """Stage the rows of one chunk, once their keys are proven unique; an error comes back as a value."""
     shortest: dict[str, int] = {}
+    rows = rows if target.where is None else MatchingRows(rows, target.where)
     try:
         with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
             written: list[tuple[Path, WrittenFile]] = []

@@ -130,7 +130,8 @@ class LoadWork:
         parts = [part_of(one.plan.chunks[chunk]) for chunk in one.chunks]
         work = _jdbc_work(self._zone, self._salt, one.state.source, one.chunks, self._target(one))
         try:
-            source = JdbcTable(self._spark, load.connection, split_source_name(load.table or one.table.source))
+            name, where = split_source_name(load.table or one.table.source), one.table.row_filter
+            source = JdbcTable(self._spark, load.connection, name, where)
             answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
             # Looked at behind the reading: what is logged by now may be in what was read.
             logged = self._reader.highest(one.state.source, self._reader.mirror().committed)
@@ -146,7 +147,8 @@ class LoadWork:
         settings = self._mirror.publish
         max_rows, compression = settings.max_rows_per_file, settings.compression
         plan, source = one.plan, state.source
-        return LoadTarget(state.folder, state.keys, plan.columns, max_rows, footer, compression, plan.extra, source)
+        written = max_rows, footer, compression, plan.extra, source, one.table.row_filter
+        return LoadTarget(state.folder, state.keys, plan.columns, *written)
 
     def _staged(self, one: _Intended, chunks: Sequence[LoadedChunk], seconds: float) -> Staging:
         error = next((chunk.error for chunk in chunks if chunk.error is not None), None)

@@ -64,7 +64,7 @@ def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft 
         None if line["before"] is None else msgspec.json.decode(line["before"]),
         handle,
         whole=not is_partial(line, plan),
-        types=types_of(cols) if columns.completing and sets_row else None,
+        types=types_of(cols) if (columns.completing or columns.keeping) and sets_row else None,
         left=left.get(place_of(line)) if left and sets_row else None,
         loaded=columns.completing and is_load_epoch(line["epoch"]),
         required=columns.required_at(position.order) if columns.gone else None,

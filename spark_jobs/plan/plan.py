@@ -19,17 +19,21 @@ import pyarrow.compute as pc
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Logged, RowUntold, same_content
 from open_mirroring.changes.plan_rule import KeyPlan, plan_key
+from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.delimited_text import reads_as_null
+from open_mirroring.landing_zone.layout import RowMarker
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.loaded_columns import doubt_by_deletes
-from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, with_rows
+from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, types_of, with_rows
 from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.extra_columns import with_extra
+from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
 from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
 
 _EVERYTHING = "~"
@@ -141,6 +145,13 @@ def _find_partial(planning: _Planning) -> None:
         planning.uncertain |= planning.renewed | partial_keys(planning.changes, plan.columns.types)
 
 
+def _find_removed(planning: _Planning) -> None:
+    """Find keys whose row is removed but stays at the target: its last values are in earlier changes (G-192)."""
+    if planning.plan.columns.keeping:
+        removes = pc.is_in(planning.changes["op"], pa.array([DELETE, KEY_LEFT]))
+        planning.uncertain |= {*planning.changes["key"].filter(removes).to_pylist()}
+
+
 def _find_loaded_twice(planning: _Planning) -> None:
     """Find keys with several rows of a source's own full load, at least one of them new (K-18).
 
@@ -188,6 +199,7 @@ def _publish_rows(planning: _Planning, winners: pa.Table) -> list[int]:
     for failure in typed.failures:
         _reject(planning, winners.slice(failure.index, 1).to_pylist()[0], failure)
     planning.counts["published"] += typed.rows.num_rows
+    planning.counts["filtered"] += winners.num_rows - len(failed) - typed.rows.num_rows
     planning.rows.append(typed.rows)
     order = winners["order"].filter(pc.invert(_mask(winners.num_rows, failed))) if failed else winners["order"]
     planning.places += [place for place in pc.min_max(order).as_py().values() if place is not None]
@@ -243,7 +255,8 @@ _ACCOUNTS = ("duplicates", "superseded", "compacted", "renewed")
 def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: set[LogPosition]) -> KeyPlan:
     plan = planning.plan
     try:
-        decided = plan_key(changes, plan.batch_from, untypable, planning.published_position)
+        position, keeps = planning.published_position, plan.columns.keeping
+        decided = plan_key(changes, plan.batch_from, untypable, position, keeps=keeps)
     except RowUntold as found:
         raise PlanStop(
             SWAP_POSSIBLE,
@@ -264,6 +277,13 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
             ROW_INCOMPLETE,
             f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key "
             "contains",
+        )
+    removal = decided.publish if keeps else None
+    if removal is not None and removal.after is None and plan.lacks_rows:
+        raise PlanStop(
+            ROW_INCOMPLETE,
+            f"`on_delete: keep` needs the last values of the row that was deleted at position {removal.position.text}, "
+            "and the log may lack them",
         )
     return decided
 
@@ -294,6 +314,7 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
     _refuse_late,
     _hold_back,
     _find_partial,
+    _find_removed,
     _find_loaded_twice,
     _publish,
 )
@@ -308,11 +329,35 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
         typed = type_rows(changes, landing, plan.keys, plan.columns.types)
     except TerminalError as error:
         raise PlanStop(error.code, error.what) from error
+    if plan.columns.where is not None:
+        typed = _only_matching(plan, typed, changes, plan.columns.where)
     if plan.columns.null_text is not None:
         typed = _told_from_null(plan, typed, plan.columns.null_text)
     if not any(column.tells for column in landing):
         return typed
     return typed._replace(rows=with_extra(typed.rows, changes.take(typed.places), landing, plan.source))
+
+
+def _only_matching(plan: TablePlan, typed: Typed, changes: pa.Table, where: Condition) -> Typed:
+    """The rows that fulfil `where`; of any other only the delete of its key, as the target may have it (G-193)."""
+    *names, marker = typed.rows.column_names
+    removes = pc.equal(typed.rows[marker], int(RowMarker.DELETE)).combine_chunks()
+    rows_set = pc.invert(removes)
+    try:
+        for cols in pc.unique(changes["cols"].take(typed.places.filter(rows_set))).to_pylist():
+            refuse_undecided(where, types_of(cols))
+        stays = pc.or_(removes, matching(typed.rows, where))
+    except TerminalError as error:
+        raise PlanStop(error.code, error.what) from error
+    if not plan.keys:
+        return typed._replace(rows=typed.rows.filter(stays), places=typed.places.filter(stays))
+    columns = {name: typed.rows[name].combine_chunks() for name in names}
+    emptied = {
+        name: values if name in plan.keys else pc.if_else(stays, values, pa.scalar(None, values.type))
+        for name, values in columns.items()
+    }
+    markers = pc.if_else(stays, typed.rows[marker].combine_chunks(), pa.scalar(int(RowMarker.DELETE), pa.int32()))
+    return typed._replace(rows=pa.Table.from_arrays([*emptied.values(), markers], schema=typed.rows.schema))
 
 
 def _told_from_null(plan: TablePlan, typed: Typed, null: str) -> Typed:

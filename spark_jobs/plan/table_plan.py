@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.changes.column_choice import DELETED_AT, OF_TRANSACTIONS
 from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.source_reloads import NewestLoad
+from open_mirroring.config.row_filter import Condition
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.plan.loaded_columns import LoadedColumn
 
@@ -27,7 +29,7 @@ class PlanColumns:
     *former* columns have another name today, or are no longer there; *gone* ones were dropped, by the place of the last
     row that carries them; *unread* ones are, or were, left out by the mirror file. *completing*: earlier changes
     complete updates (G-04). *of_reading*: rows have the columns of the time when they were read. *null_text* is that of
-    text files.
+    text files. Rows fulfil *where* (G-193).
     """
 
     landing: tuple[LandingColumn, ...]
@@ -38,11 +40,17 @@ class PlanColumns:
     completing: bool = False
     of_reading: bool = False
     null_text: str | None = None
+    where: Condition | None = None
 
     @property
     def with_transaction(self) -> bool:
         """Whether the files have each change's commit time or transaction (G-118)."""
-        return any(column.tells in ("commit_time", "transaction") for column in self.landing)
+        return any(column.tells in OF_TRANSACTIONS for column in self.landing)
+
+    @property
+    def keeping(self) -> bool:
+        """Whether deleted rows stay with their last values, which are in earlier changes (G-192)."""
+        return any(column.tells == DELETED_AT for column in self.landing)
 
     def required_at(self, order: str) -> set[str]:
         """The columns that a row at a place needs: dropped ones only up to their last row."""
@@ -93,6 +101,7 @@ class TablePlan:
     Changes of batches above *batch_from* are new, in *new_files*. *history_files* are earlier ones that may have
     changes as new as the oldest new one, or all where earlier changes complete rows. *highest* is the highest position
     up to *batch_from*. Below *horizon* the log may lack changes. *rejected* are dead letters, which decide nothing.
+    *lacks_rows*: the last values of a row may be nowhere in the log (G-192).
     """
 
     source: str
@@ -107,6 +116,7 @@ class TablePlan:
     cut: Cut | None = None
     horizon: TableHorizon | None = None
     rejected: frozenset[Identity] = frozenset()
+    lacks_rows: bool = False
     buckets: tuple[int, int] = (-1, 64)
 
     @property
@@ -122,8 +132,8 @@ class PlannedRows(NamedTuple):
     """What a plan publishes, typed, and what became of every new change.
 
     *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
-    + waiting (I1). *rejected* are the dead letters found here. From the place *unverified* on, only a before image
-    shows that keys have no row (G-115).
+    + waiting + filtered (I1). *rejected* are the dead letters found here. From the place *unverified* on, only a before
+    image shows that keys have no row (G-115).
     """
 
     rows: pa.Table

@@ -18,10 +18,12 @@ from urllib.parse import unquote
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from open_mirroring.changes.column_choice import DELETED_AT
 from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.storage import folder_place, storage_place
@@ -29,7 +31,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
-from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.landing_zone.schema import LandingColumn, extra_columns
 from open_mirroring.reconciliation.inspection import zone_address
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 from open_mirroring.storage.delta_address import delta_address
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 _READ = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
 """Features of a table that are dealt with here, or change nothing of its rows."""
+((_DELETED_AT, *_),) = extra_columns([(DELETED_AT, "")])
 _OF_FILES = ("path", "size_bytes", "partition")
 _PIECE_BYTES = 16 * 2**20
 _ROWS_AT_ONCE = 65_536
@@ -110,8 +113,8 @@ class Target(Side):
         sources = {field.name: at_source.get(field.name.casefold(), field.name) for field in schema}
         # Of what made a row the source's table says nothing (G-118).
         landed = {field: _landing(field, sources[field.name]) for field in schema}
-        of_source = [field for field, column in landed.items() if not column.tells]
-        self.columns = tuple(landed[field] for field in of_source)
+        self.columns = tuple(column for column in landed.values() if not column.tells)
+        of_source = [field for field, column in landed.items() if column.tells in (None, DELETED_AT)]
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         columns = {_told(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
@@ -238,6 +241,9 @@ def _rows_of(table: Place, piece: _Piece, names: _Names) -> Iterator[pa.Table]:
                 kept[deleted[low:high] - at] = False
                 rows = rows.filter(pa.array(kept))
             at += batch.num_rows
+            if _DELETED_AT in columns:
+                # The source has no such row any more: what stays of it is compared with nothing (G-192).
+                rows = rows.filter(pc.field(_DELETED_AT).is_null()).drop_columns([_DELETED_AT])
             yield rows
 
 

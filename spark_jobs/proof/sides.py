@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import chain, groupby
 from threading import Lock
 from types import MappingProxyType
@@ -36,6 +37,7 @@ from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
 from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
+from spark_jobs.sources.sql_server.row_filters import matching_rows, refuse_undecided
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +98,7 @@ class JdbcSource(Source):
         streamed: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         name = load.table or table.source
-        self._table = JdbcTable(spark, load.connection, split_source_name(name))
+        self._table = JdbcTable(spark, load.connection, split_source_name(name), table.row_filter)
         self.text = f"{name} over the connection {load.connection}"
         self.since: str | None = None
         self.columns = spelled_as_streamed(self._table.columns(table.chosen, gone), streamed)
@@ -224,6 +226,21 @@ def source_side(
     chosen = proof_source(table, export)
     if chosen is None:
         raise source_unnamed([table.source])
+    source = _read_source(spark, mirror, table, chosen, gone, streamed)
+    if table.row_filter is None:
+        return source
+    refuse_undecided(table.row_filter, [column.name for column in source.columns])
+    return ChangedSource(source, partial(matching_rows, where=table.row_filter))
+
+
+def _read_source(
+    spark: SparkSession,
+    mirror: Mirror,
+    table: Table,
+    chosen: ProofExport | JdbcLoad,
+    gone: Collection[str],
+    streamed: Mapping[str, str],
+) -> Source:
     if isinstance(chosen, JdbcLoad):
         return JdbcSource(spark, table, chosen, gone, streamed)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
@@ -232,29 +249,34 @@ def source_side(
     return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
 
 
-class HashedSource(Source):
-    """A source with hashes in the columns that the target's files hash (G-121)."""
+class ChangedSource(Source):
+    """A source of which each piece of rows is changed as published rows are: hashed (G-121) or filtered (G-193)."""
 
-    def __init__(self, source: Source, hashed: Sequence[str], salt: Salt | None) -> None:
-        self._source, self._hashed, self._salt = source, tuple(hashed), salt
+    def __init__(self, source: Source, change: Callable[[pa.Table], pa.Table]) -> None:
+        self._source, self._change = source, change
         self.text, self.columns, self.since = source.text, source.columns, source.since
         self.split, self.size = source.split, source.size
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
         """As :class:`Side`."""
-        return self._source.lines(self._on_hashes(work))
+        return self._source.lines(self._on_changed(work))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`."""
-        return self._source.frame(shape, self._on_hashes(work), schema, ranges)
+        return self._source.frame(shape, self._on_changed(work), schema, ranges)
 
-    def _on_hashes(self, work: Work) -> Work:
-        hashed, salt = self._hashed, self._salt
-        return lambda tables: work(hashed_rows(table, hashed, salt) for table in tables)
+    def _on_changed(self, work: Work) -> Work:
+        change = self._change
+        return lambda tables: work(map(change, tables))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""
         return self._source.asked(ask)
+
+
+def hashed_source(source: Source, columns: Sequence[str], salt: Salt) -> Source:
+    """Return a source with hashes in the columns that the target's files hash (G-121)."""
+    return ChangedSource(source, partial(hashed_rows, columns=columns, salt=salt))
 
 
 def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:

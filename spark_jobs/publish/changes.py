@@ -138,7 +138,7 @@ class _ChangesWork:
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
         quiet = self._preparation.refused(ready.values(), work)
-        return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
+        return {**{t: work[state.source] for t, state in tables.items() if state.source in work}, **quiet}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
         """Plan, type and stage the changes of the intents in the workers."""

@@ -27,7 +27,11 @@ from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.table_plan import Beginning, Cut, Identity, PlanColumns, PlanStop, TablePlan
-from spark_jobs.publish.published_settings import refuse_other_settings, refuse_text_no_more
+from spark_jobs.publish.published_settings import (
+    refuse_other_settings,
+    refuse_other_where,
+    refuse_text_no_more,
+)
 from spark_jobs.publish.staging import StageTarget
 from spark_jobs.publish.table_columns import TableColumns, source_columns
 from spark_jobs.sources.registry import format_of, structures_of
@@ -129,10 +133,11 @@ class Preparation:
             completing=bool(declared.complete_rows),
             of_reading=self._mirror.source.spells_by_reading,
             null_text=None if state.text is None else state.text.null,
+            where=declared.row_filter,
         )
         new = unpublished(self._reader, state, work, known.logged, known.epochs)
         plan, rows = self._plan(known, new, plan_columns), sum(part.rows for part in (*new.arrived, *new.released))
-        target = self._target(known, _standing(known, schema, len(columns.former)))
+        target = self._target(known, _standing(known, schema, len(columns.former), declared.chosen.where))
         ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
         return Prepared(
             [(replace(plan, buckets=buckets), target) for buckets in ranges],
@@ -158,7 +163,8 @@ class Preparation:
         top, history = None, tuple[str, ...]()
         if lowest is not None:
             top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
-            history = self._history(known, highest, "" if columns.completing else lowest)
+            history = self._history(known, highest, "" if columns.completing or columns.keeping else lowest)
+        is_loaded = state.start.load_state == "loaded" and load_epoch(generation) not in epochs
         return TablePlan(
             state.source,
             state.keys,
@@ -173,13 +179,19 @@ class Preparation:
                 state.start.stream_from,
                 state.start.stream_epoch,
                 state.start.newest_load,
-                loaded=state.start.load_state == "loaded" and load_epoch(generation) not in epochs,
+                loaded=is_loaded,
                 loaded_keys={name: one for name, one in loaded.items() if one.is_key},
             ),
             cut=None if start is None else Cut(start, end, tuple(sorted({part.batch for part in new.arrived}))),
             horizon=known.horizon,
             rejected=known.rejected,
+            lacks_rows=columns.keeping and (is_loaded or self._dropped() > state.start.log_from),
         )
+
+    def _dropped(self) -> int:
+        """The newest batch that was dropped from the log."""
+        horizon = self._reader.mirror_horizon()
+        return 0 if horizon is None else horizon.dropped
 
     def _history(self, known: _Known, highest: Mapping[str, str], lowest: str) -> tuple[str, ...]:
         """The log files with changes that the target has and that reach up to the oldest new transaction, *lowest*.
@@ -207,7 +219,9 @@ class Preparation:
             "changes",
             standing=standing.to_json(),
         )
-        return StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
+        append_only = self._declared[state.source].append_only
+        written = settings.max_rows_per_file, footer, settings.compression, state.text, append_only
+        return StageTarget(state.folder, *written)
 
     def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, whole_transactions: bool) -> dict[str, str]:
         """Where the work of tables has to stop for their columns, as the place up to which it may go, by table id.
@@ -230,14 +244,28 @@ class Preparation:
     def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
         """Quiet tables of which the mirror file says something else than their files have, by table id (G-129).
 
-        Those that are *busy* are judged when their changes are published. What `types` says is noted before changes are
-        published by it, so that no crash leaves files by types that no one noted.
+        Those that are *busy* are judged when their changes are published, but for `where`. What `types` and `where` say
+        is noted before changes are published by it, so that no crash leaves files that no one noted.
         """
         tables = [*tables]
         found = self.unfit([state for state in tables if state.source not in busy])
+        found |= self._chosen_otherwise(tables)
         anew = {s.id: text for s in tables if s.types != (text := self._declared[s.source].chosen.types_text)}
         if noted := {table_id: text for table_id, text in anew.items() if table_id not in found}:
             note_types(self._reader.engine, noted)
+        return found
+
+    def _chosen_otherwise(self, tables: Sequence[TableState]) -> Mapping[str, CannotStage]:
+        """Tables whose published rows were chosen by another `where`, by table id (G-193)."""
+        found = dict[str, CannotStage]()
+        for state in tables:
+            try:
+                refuse_other_where(state, self._declared[state.source])
+            except PlanStop as stop:
+                found[state.id] = CannotStage(stop.code, stop.what)
+        # A run that publishes several times knows what it has noted from the ledger only.
+        if found and tables != (noted := [self._reader.tables()[state.source] for state in tables]):
+            return self._chosen_otherwise(noted)
         return found
 
     def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
@@ -284,7 +312,7 @@ class Preparation:
         return self._mirror.publish.require_reload_on_add if chosen is None else chosen
 
 
-def _standing(known: _Known, schema: TableSchema, former: int) -> Standing:
+def _standing(known: _Known, schema: TableSchema, former: int, where: str) -> Standing:
     """What the files' footers say of the table, should the ledger get lost."""
     state, work, load = known.state, known.intent.work, known.state.start.load_plan
     return Standing(
@@ -305,6 +333,7 @@ def _standing(known: _Known, schema: TableSchema, former: int) -> Standing:
         unverified=tuple((one.kind.value, one.column, one.since) for one in known.unverified),
         renamed=schema.renamed,
         salted=schema.salted,
+        where=where,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.column_choice import DELETED_AT, ColumnChoice, where_of
 from open_mirroring.config import Table
 from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import LandingColumn, extra_columns, wider
@@ -38,7 +38,23 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
         if column.tells and column not in extra:
             named = {one.tells: one.landed_name for one in extra}.get(column.tells)
             what = f"names the {column.tells} {named!r}" if named else f"leaves out the {column.tells}"
-            raise PlanStop("SCHEMA_CHANGED", f"`extra_columns` {what}, which is published as {column.landed_name!r}")
+            setting = "on_delete" if column.tells == DELETED_AT and not named else "extra_columns"
+            raise PlanStop("SCHEMA_CHANGED", f"`{setting}` {what}, which is published as {column.landed_name!r}")
+
+
+def refuse_other_where(state: TableState, declared: Table) -> None:
+    """Stop where published or loaded rows were chosen by another `where` than the mirror file's (G-193)."""
+    plan = state.start.load_plan
+    if state.types is not None:
+        before = where_of(state.types)
+    elif plan is not None and plan.settings:
+        before = json.loads(plan.settings).get("where", "")
+    else:
+        return  # a ledger that was rebuilt does not know
+    begun = state.row.confirmed or state.row.intent is not None or plan is not None
+    if begun and before != declared.chosen.where:
+        now = declared.chosen.where or "all rows"
+        raise PlanStop("SCHEMA_CHANGED", f"`where` chooses {now}, and published are {before or 'all rows'}")
 
 
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:

@@ -52,6 +52,12 @@ class StageTarget:
     footer: Footer
     compression: layout.Compression = layout.DEFAULT_COMPRESSION
     text: TextFormat | None = None
+    append_only: bool = False
+
+    @property
+    def has_markers(self) -> bool:
+        """Whether its files have a marker column; without it the service inserts every row (F-57)."""
+        return self.footer.kind != "load" and not self.append_only
 
     def object_name(self, attempt: str) -> str:
         """A name that is used once; whatever has it is swept with the publication's first number."""
@@ -160,8 +166,8 @@ def _written(
 ) -> Iterator[Callable[[LandingZoneStore], StagedFile]]:
     """Write the table's files, none longer than ``max_rows``; each is given as what creates its staged object."""
     landing = plan.columns.landing
-    schema = landed_file_schema(landing, plan.keys, marker=True)
-    rows, keys = landed_rows(planned.rows, landing, schema.names, salt), landed(landing, plan.keys)[1]
+    schema, keys = landed_file_schema(landing, plan.keys, marker=target.has_markers), landed(landing, plan.keys)[1]
+    rows = landed_rows(planned.rows.select(range(len(schema))), landing, schema.names, salt)
     for index, start in enumerate(range(0, rows.num_rows, target.max_rows)):
         local = scratch.with_name(f"{scratch.name}.{index:04d}")
         yield _file(local, target, rows.slice(start, target.max_rows), schema, keys, planned.positions)
@@ -195,7 +201,7 @@ def stage_no_rows(
     positions: tuple[str, str] = ("", ""),
 ) -> StagedFile:
     """Stage one file without rows (F-41)."""
-    schema = landed_file_schema(columns, keys, marker=target.footer.kind != "load")
+    schema = landed_file_schema(columns, keys, marker=target.has_markers)
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local, landed_keys = Path(scratch) / uuid4().hex, landed(columns, keys)[1]
         return _file(local, target, schema.empty_table(), schema, landed_keys, positions)(open_store(zone))

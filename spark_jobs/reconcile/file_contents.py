@@ -98,7 +98,8 @@ def _judged(table: CheckedTable, listed: ListedFile, local: Path, content: FileC
         metadata = pq.read_metadata(local)
         names = metadata.schema.names
         content = content._replace(footer=footer, digest=digest, rows=metadata.num_rows)
-        content = content._replace(columns=len(names) - (layout.ROW_MARKER in names))
+        is_marked = layout.ROW_MARKER in names
+        content = content._replace(columns=len(names) - is_marked)
     except FileNotFoundError:
         return None
     except TransientError as error:
@@ -107,11 +108,13 @@ def _judged(table: CheckedTable, listed: ListedFile, local: Path, content: FileC
         raise
     except TerminalError as error:
         return content._replace(unreadable=error.what)
-    return content._replace(unfit=_unfit(table, listed, local, content.columns))
+    # Without a key a file with the marker 0 and one without markers say the same (F-57).
+    needs_marker = not listed.loads and (is_marked or bool(table.keys))
+    return content._replace(unfit=_unfit(table, local, content.columns, marker=needs_marker))
 
 
-def _unfit(table: CheckedTable, listed: ListedFile, local: Path, columns: int) -> str:
-    expected = file_schema(table.columns[:columns], table.keys, marker=not listed.loads)
+def _unfit(table: CheckedTable, local: Path, columns: int, *, marker: bool) -> str:
+    expected = file_schema(table.columns[:columns], table.keys, marker=marker)
     try:
         check_data_file(local, expected, table.keys)
     except TransientError as error:

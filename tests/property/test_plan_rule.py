@@ -37,6 +37,7 @@ class Target:
 
     def __init__(self, story: Story, keys: tuple[str, ...] = ("id",)) -> None:
         self._keys = keys
+        self.columns = PlanColumns(COLUMNS, {"id": "int", "v": "int"})
         self.arrived = [[change for message in batch for change in message] for batch in story.batches]
         self._log = [
             log_table([change.logged(place) for place, change in enumerate(changes)], number)
@@ -56,7 +57,7 @@ class Target:
         old = self.changes(0, self.batch)
         # Of earlier batches the changes from the oldest new transaction on are enough.
         lowest = min((change.transaction for change in self.changes(self.batch, up_to)), default=(99, 0))
-        needed = [change.transaction >= lowest for change in old]
+        needed = [change.transaction >= lowest or self.columns.keeping for change in old]
         history = pa.concat_tables([new.schema.empty_table(), *self._log[: self.batch]])
         # The rows of a log table are sorted by table and bucket: the same order for the choice.
         reaching = {(EPOCHS[c.place[0]], c.logged(0).pos) for c, need in zip(old, needed, strict=True) if need}
@@ -91,9 +92,8 @@ class Target:
         highest = (
             None if newest is None else LogPosition(newest[0], f"{newest[1]:020X}", f"{newest[2]:020d}", newest[3])
         )
-        columns = PlanColumns(COLUMNS, {"id": "int", "v": "int"})
         rejected = frozenset(self.rejected)
-        return TablePlan(TABLE, self._keys, self.batch, ORDINALS, columns, highest=highest, rejected=rejected)
+        return TablePlan(TABLE, self._keys, self.batch, ORDINALS, self.columns, highest=highest, rejected=rejected)
 
     def _apply(self, rows: pa.Table) -> None:
         ids = rows["id"].to_pylist()

@@ -21,6 +21,7 @@ import pyarrow as pa
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
+from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
@@ -29,6 +30,7 @@ from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
+from spark_jobs.sources.jdbc.pushdown import spelled_for
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
@@ -81,13 +83,15 @@ class SplitColumn(NamedTuple):
 class JdbcTable:
     """One table of a database that a connection names.
 
+    Of its rows only those that may fulfil *where* are read, as far as the database can tell (G-193).
+
     Raises:
         TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the database refuses.
         TransientError: every method: ``UNREACHABLE`` when it does not answer, or ended the connection.
     """
 
-    def __init__(self, spark: SparkSession, connection: str, name: SourceName) -> None:
-        self._spark, self._name = spark, name
+    def __init__(self, spark: SparkSession, connection: str, name: SourceName, where: Condition | None = None) -> None:
+        self._spark, self._name, self._where = spark, name, where
         self._connection: Connection = resolve(connection)
         self._dialect: Dialect = dialect_of(self._connection)
 
@@ -276,7 +280,8 @@ class JdbcTable:
         values = [f"{self._value(column)} AS c{at}" for at, column in enumerate(columns)]
         if split is not None:
             values.append(f"{quote(split.name)} AS split_value")
-        table = f"(SELECT {', '.join(values)} FROM {self._table()}) chunk"
+        chosen = None if self._where is None else spelled_for(self._where, columns, self._dialect)
+        table = f"(SELECT {', '.join(values)} FROM {self._table()}{f' WHERE {chosen}' if chosen else ''}) chunk"
         where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
         return table, where
 

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.changes.column_choice import DELETED_AT
 from open_mirroring.changes.log_position import is_load_epoch
 from open_mirroring.landing_zone.arrow_schema import arrow_type
 from open_mirroring.landing_zone.layout import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn
-from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
+from spark_jobs.changelog.schema import DELETE, INSERT, KEY_LEFT, LOAD_MAJOR
 
-LOADED, _CORRECTED, _INSERTED, _UPDATED = "load", "correction", "insert", "update"
+LOADED, _CORRECTED, _INSERTED, _UPDATED, _DELETED = "load", "correction", "insert", "update", "delete"
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 """Qlik's commit time of a transaction that it does not know yet (T-17)."""
 _TIME = arrow_type("timestamp")
@@ -48,10 +49,20 @@ def _property_of(tells: str, changes: pa.Table, source: str) -> pa.Array:
     if tells == "operation":
         operations = pc.if_else(pc.equal(_texts(changes, "op"), INSERT), _INSERTED, _UPDATED)
         operations = pc.if_else(pc.match_substring(_texts(changes, "pos"), "~"), _CORRECTED, operations)
+        operations = pc.if_else(_are_removed(changes), _DELETED, operations)
         return pc.if_else(_are_loaded(changes), LOADED, operations)
     if tells == "log_position":
         return pc.if_else(_are_loaded(changes), pa.scalar(None, pa.string()), _texts(changes, "order"))
+    if tells == DELETED_AT:
+        # NULL would show a row that is there: an unknown time is the same instant for all.
+        known = pc.fill_null(times(_texts(changes, "committed")), pa.scalar(_UNKNOWN, _TIME))
+        return pc.if_else(_are_removed(changes), known, pa.scalar(None, _TIME))
     return times(_texts(changes, "committed")) if tells == "commit_time" else _texts(changes, "transaction")
+
+
+def _are_removed(changes: pa.Table) -> pa.Array:
+    """Which changes remove a row; one that stays at the target is among them (G-192)."""
+    return pc.is_in(_texts(changes, "op"), pa.array([DELETE, KEY_LEFT]))
 
 
 def _are_loaded(changes: pa.Table) -> pa.Array:

@@ -57,13 +57,15 @@ def type_rows(
 ) -> Typed:
     """Type the changes that a plan publishes, at most one per key; a column that a row lacks becomes NULL.
 
-    A delete has only *keys* (F-55), of the source *types*. Without keys the table accepts inserts only, marker 0.
+    A delete has only *keys* (F-55), of the source *types*; with a row it is an upsert of that (G-192). Without keys the
+    table accepts inserts only, marker 0.
     """
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
     pieces: list[tuple[pa.Table, pa.Array]] = []
     index = pa.array(np.arange(changes.num_rows))
     deletes = pc.is_in(changes["op"].combine_chunks(), pa.array([DELETE, KEY_LEFT]))
+    deletes = pc.and_(deletes, changes["row"].combine_chunks().is_null())
     gone = index.filter(deletes)
     if len(gone):
         landed = {column.name: type_of_landed_key(column.type) for column in columns}

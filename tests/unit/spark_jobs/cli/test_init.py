@@ -112,6 +112,7 @@ def test_what_the_source_leaves_open_waits_as_a_comment(home: Path, capsys: pyte
     for words in ("dbo.good: the target 'dbo/good' is the same table", "dbo.updates: it has no primary key, and rows"):
         assert words in said
     assert "dbo.shapes: the key column 'shape' cannot be" in said and "dbo.large: its key is unknown" in said
+    assert "# append_only: true" in file.read_text()
     assert "accepts inserts only" in comments(file) and "left out, for the target or the stream" in comments(file)
     text = file.read_text()
     assert begun(home, "--add").read_text() == text, "a comment of an earlier run is not written again"
