@@ -194,7 +194,7 @@ def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: in
 
 
 def common_type(one: str, other: str) -> str | None:
-    """The landing type that holds all values of both exactly; None if there is none, so nothing can be compared."""
+    """The type at the target that holds all values of both types exactly; None if there is none."""
     if one == other:
         return one
     (family, a), (other_family, b) = _wide(one), _wide(other)
@@ -207,7 +207,7 @@ def common_type(one: str, other: str) -> str | None:
 
 
 def _wide(landing: str) -> tuple[str, tuple[int, ...]]:
-    """A landing type as a family, and what widens it."""
+    """Split a type into its family (such as decimal) and the numbers that make it wider."""
     name, _, digits = landing.partition("(")
     if digits:
         precision, scale = digits.rstrip(")").split(",")
@@ -223,10 +223,9 @@ CORRECTABLE = (Kind.MISSING, Kind.EXTRA, Kind.DIFFERENT)
 
 
 def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
-    """The keys whose rows a correction publishes.
+    """The keys whose rows a correction publishes; *keyed* is whether the table has a key.
 
-    Raises:
-        TerminalError: ``REPAIR_REFUSED`` if no correction makes the table equal.
+    Raises ``REPAIR_REFUSED`` if no correction makes the table equal.
     """
     keys = tuple(key.key for key in proof.keys if key.kind in CORRECTABLE)
     reason = ""
@@ -244,13 +243,10 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
 
 
 def position_above(highest: str | None, stream_from: str | None, *, removes: bool) -> str:
-    """The position of a correction's change in the newest incarnation of a table's stream.
+    """The position that a correction's change gets in the newest incarnation of a table's stream.
 
-    It is above the transaction of *highest* and above the one from which the stream is published over the load, and
-    below all others.
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED`` when no change of the table was ever logged.
+    It is above the transaction of *highest*, and above *stream_from* (from where changes count over the initial load),
+    but below any later transaction. Raises ``REPAIR_REFUSED`` if no change of the table was ever logged.
     """
     if highest is None:
         raise TerminalError(

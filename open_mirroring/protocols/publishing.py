@@ -85,9 +85,10 @@ class Intent:
 class TableRow:
     """The ledger's row of a table, with the columns that the protocol needs; every write compares and raises *version*.
 
-    *marker_etag* is the marker object with which the table was established; empty until then. Of the batches up to
-    *published_batch* the target has the changes up to *published_position*; None: all of them. *resetting* means that a
-    reset is open whose new generation has not begun: nothing may be published.
+    *established* means that the folder in the landing zone was created; *marker_etag* is the ETag of its marker object
+    then. *confirmed* is the highest published file number. The target has all changes of the batches up to
+    *published_batch*, or only those up to *published_position* if that is not None. *resetting*: a reset is open whose
+    new generation has not begun, so nothing may be published.
     """
 
     version: int
@@ -104,7 +105,7 @@ class TableRow:
 
     @property
     def intended(self) -> int:
-        """The highest number that may be visible; before the seal nothing was sent."""
+        """The highest file number that may be visible; an intent that is not sealed has sent nothing yet."""
         sealed = () if self.intent is None else self.intent.manifest or ()
         return self.confirmed + len(sealed)
 
@@ -194,7 +195,7 @@ class FilePlace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Store: point read of a number (or of a sealed object) at a place; reply :class:`Seen` or :class:`Unknown`."""
+    """Store: look for a number (or a sealed object) at one place; reply :class:`Seen` or :class:`Unknown`."""
 
     place: FilePlace
     number: int
@@ -203,7 +204,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Ledger, compare-and-set: all files of the open intent were seen; K and the published batch move on."""
+    """Ledger, compare-and-set: all files of the open intent were seen; the confirmed number and batch move on."""
 
     version: int
 
@@ -247,7 +248,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A best-effort request is over; its result is read back or does not matter."""
+    """A request is over whose result does not matter, or is read back by the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +300,7 @@ class RenameRefused:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A point read: the ETag and the digest found at the place, both None when nothing is there."""
+    """The ETag and the digest of the object at the place; both None when nothing is there."""
 
     etag: str | None = None
     digest: str | None = None

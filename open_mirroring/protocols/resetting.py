@@ -41,10 +41,10 @@ class ResetStage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetRow:
-    """The ledger's row of a table, as far as its reset needs it; every write compares and raises *version*.
+    """The ledger's row of a table, with the columns that its reset needs; every write compares and raises *version*.
 
-    *absent*: one look showed the target without the table. *rebuilt*: the first rows are all published. *has_files*: a
-    file of the new generation is, so the target creates the table.
+    *drops*: the table is dropped for good. *absent*: one look showed the target without the table. *rebuilt*: the first
+    rows are all published. *has_files*: at least one file of the new generation is, so the target creates the table.
     """
 
     version: int
@@ -150,7 +150,7 @@ class Rebuilt:
 
 
 Reply = Answer | ResetRow | Lost | Unknown | InUse | Sight | Rebuilt
-"""A row is that of the ledger after our write, or acquisition; a sight is the result of a look."""
+"""A ResetRow is the ledger's row after our write or acquisition."""
 
 
 @dataclass(frozen=True, slots=True)
