@@ -1,4 +1,4 @@
-"""Lists the dead letters of a mirror: messages that could not be read, and changes that could not be typed.
+"""Lists the dead letters of a mirror: messages that could not be read, and changes with values that do not fit.
 
 The first are rows of the change log, which DuckDB queries in place; the second are in the ledger.
 """
@@ -48,7 +48,7 @@ class DeadLetter(NamedTuple):
 
 
 class ListedLetters(NamedTuple):
-    """The newest dead letters first; *more*: there are others beyond the limit."""
+    """Dead letters, the newest first; *more* means that there are others beyond the limit."""
 
     letters: Sequence[DeadLetter]
     more: bool
