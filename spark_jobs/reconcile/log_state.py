@@ -1,6 +1,6 @@
-"""Counts of what the change log holds, made by workers for the deep check.
+"""Counts the rows of the change log in workers, for the deep check.
 
-Spark's file systems are not used, so the login to an object storage stays out of its configuration.
+The files are not read by Spark's own reader, so that the login to object storage stays out of Spark's configuration.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
 def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
-    """Rows, pieces of messages *waiting*, and files of one version of the log; damaged ones count as empty."""
+    """Count rows and files of one version of the log, and the pieces of messages in *waiting*.
+
+    Damaged files count as empty, so that the check reports them as differences.
+    """
     try:
         table = opened_log(root)
     except TransientError as error:
