@@ -45,11 +45,7 @@ class Corrected(NamedTuple):
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
-    """Log the rows of the keys that a proof found to differ, as the source has them now; once for each proof.
-
-    Raises ``REPAIR_REFUSED`` if the proof is outdated or cannot be corrected, or if the table is not read from a
-    database.
-    """
+    """Log the rows that a proof found to differ, as the source has them now; once a proof (``REPAIR_REFUSED``)."""
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
     recorded = proofs.find(proof_id)
     states = {state.id: state for state in reader.tables().values()}

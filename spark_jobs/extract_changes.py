@@ -103,10 +103,7 @@ class _Points:
         return done._replace(overdue=self._overdue)
 
     def _read_mended(self) -> None:
-        """Decode dead letters again after a table's key was corrected.
-
-        The table stops again if a change without a readable key is left.
-        """
+        """Decode dead letters again after a table's key was corrected; stop it again if one is still unreadable."""
         tables = self._driver.ledger.mended_tables()
         if not tables:
             return

@@ -62,10 +62,7 @@ class Maintained(NamedTuple):
 def maintain(
     mirror: Mirror, ledger: Engine, spark: SparkSession | None = None, *, now: datetime | None = None
 ) -> Maintained:
-    """Do the maintenance that is due; Spark is not needed.
-
-    Raises ``CHANGED_MEANWHILE``, ``LOG_DAMAGED`` and ``LEDGER_LOST``.
-    """
+    """Do the maintenance that is due, without Spark (``CHANGED_MEANWHILE``, ``LOG_DAMAGED``, ``LEDGER_LOST``)."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     moment = now or datetime.now(UTC)

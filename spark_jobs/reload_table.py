@@ -278,10 +278,7 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
 
 
 def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
-    """Where the newest full load of a table begins in the log.
-
-    Rule G-125. Raises ``RELOAD_UNCLEAR`` and ``LOAD_NEEDED``.
-    """
+    """Where a table's newest full load begins in the log (G-125; ``RELOAD_UNCLEAR``, ``LOAD_NEEDED``)."""
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
     logged = reader.contents({source: 0}, up_to).get(source, [])

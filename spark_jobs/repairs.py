@@ -195,10 +195,7 @@ class _Store:
         return self._probe(FilePlace.SOURCE, 0, sealed).etag == sealed.etag
 
     def seen(self, number: int, sealed: StagedFile) -> protocol.Seen | None:
-        """The file where it is, looked for in the order in which the service moves it; None if it is nowhere.
-
-        Raises ``CONFLICT`` if it has other content.
-        """
+        """The file in the first place where it is found; None if nowhere. Other content raises ``CONFLICT``."""
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)
             if found.there and found.digest != sealed.digest:

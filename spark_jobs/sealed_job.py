@@ -29,10 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Decrypt and run the job, and record its end.
-
-    Returns 0, or the exit code of the error that prevented that.
-    """
+    """Decrypt and run the job, and record its end; returns 0, or the exit code of the error that prevented that."""
     parser = argparse.ArgumentParser(prog="sealed_job")
     parser.add_argument("key_file", type=Path, help="the file with the key, which the cluster provides")
     parser.add_argument("text", help="the sealed order")

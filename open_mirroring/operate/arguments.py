@@ -55,10 +55,7 @@ def argument(
     is_either: bool = False,
     **options: Any,
 ) -> Argument:
-    """Declare an argument.
-
-    *about* is the help text, and the form's text unless *says* is given. *options* are passed to :mod:`argparse`.
-    """
+    """Declare an argument; *about* is the help text, *options* are those of :mod:`argparse`."""
     said = says or f"{about[:1].upper()}{about[1:]}."
     return Argument(
         name, about, options, field or name.lstrip("-").replace("-", "_"), title, said, schema or {}, is_either

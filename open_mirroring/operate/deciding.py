@@ -30,10 +30,7 @@ _LETTERS = 10_000
 def decide_and_look(
     mirror: Mirror, ledger: Engine, zone: ZoneAddress, action: str, form: Mapping[str, str], reason: Reason
 ) -> list[str]:
-    """Carry out a decision, then inspect the landing zone, and return sentences for the operator.
-
-    They say what was done, and what the next run will find: so the operator sees at once whether the cause is gone.
-    """
+    """Carry out a decision, then inspect the landing zone; returns sentences about both for the operator."""
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
     # So that everyone sees at once whether the cause is still there.
     try:

@@ -24,9 +24,8 @@ _HOUR = timedelta(hours=1)
 
 
 class Letter(NamedTuple):
-    """An open dead letter.
+    """An open dead letter; with *place* -1 it stands for *letters* dead letters that are counted, but not listed.
 
-    *place* -1 means that this record stands for *letters* dead letters which are counted, but not listed one by one.
     *is_untyped*: the message could be read, but a value does not fit its column's type.
     """
 
@@ -101,10 +100,7 @@ def newest_files(ledger: Engine, state: TableState) -> list[PublishedFile]:
 
 
 def load_left(ledger: Engine, state: TableState) -> timedelta | None:
-    """The estimated time until a table's initial load ends; None where there is no load or no pace yet.
-
-    The pace is that of the chunks published so far.
-    """
+    """The time left until a table's initial load ends, at its pace so far; None if it is over or has no pace."""
     plan, c = state.start.load_plan, t.published_file.c
     if plan is None or len(plan.done) == len(plan.chunks):
         return None
@@ -130,10 +126,7 @@ def logged_per_hour(
 
 
 def rows_per_hour(ledger: Engine, mirror: str, now: datetime) -> list[int]:
-    """The number of rows published in each of the last 24 hours, the oldest hour first.
-
-    The database sums them up by minute, so that few rows are read.
-    """
+    """The number of rows published in each of the last 24 hours, the oldest hour first."""
     c, counted = t.published_file.c, [0] * HOURS
     query = sa.select(sa.func.max(c.confirmed_at), sa.func.sum(c.rows)).where(_of_mirror(mirror, now - HOURS * _HOUR))
     for at, count in t.rows(ledger, query.group_by(_minute(c.confirmed_at))):

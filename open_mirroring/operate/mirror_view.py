@@ -1,8 +1,7 @@
 """The state of a mirror and its tables at one moment, as `status`, the page, the metrics and Airflow show it.
 
-Four marks show how far a table is: how far the source was read (bound offsets), the newest change seen (highest
-position), the position below which no older change can arrive (complete position), and the newest batch that the target
-has (published batch).
+Four marks show how far a table is. Bound offsets: how far the source was read. Highest position: the newest change
+seen. Complete position: no older change can arrive below it. Published batch: the newest batch that the target has.
 """
 
 from __future__ import annotations
@@ -117,12 +116,10 @@ class TableView:
 
     @property
     def code(self) -> str:
-        """The code of its verdict."""
         return self.judgement.code
 
     @property
     def what(self) -> str:
-        """Why it has this verdict."""
         return self.judgement.what
 
     @property
@@ -187,7 +184,6 @@ class TableView:
         return "" if self.state.reset is None else str(self.state.reset)
 
     def document(self) -> dict[str, Any]:
-        """The table as JSON values."""
         state = self.state
         more = {
             "folder": state.folder,
@@ -309,7 +305,6 @@ class MirrorView:
         return min(worst, key=lambda proof: str(proof.proved_at)) if known and len(known) == len(self.tables) else None
 
     def document(self) -> dict[str, Any]:
-        """The mirror as JSON values, without its tables."""
         of_ledger = {
             "open_fragments": len(self.fragments),
             "recent_batches": len(self.batches),

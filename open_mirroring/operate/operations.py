@@ -44,10 +44,7 @@ class Operation(NamedTuple):
         return tuple(one.field for one in self.fields if not one.is_required)
 
     def command(self, file: Path, **given: str) -> str:
-        """The command line for this operation, to be copied.
-
-        *given* are values by field name; each other required option gets its placeholder.
-        """
+        """The command line, to be copied, with the *given* values by field name, else placeholders."""
         words = ["open-mirroring", self.name, shlex.quote(str(file))]
         for one in (one for one in self.arguments if one.name.startswith("--")):
             if value := given.get(one.field):

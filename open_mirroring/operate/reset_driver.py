@@ -1,7 +1,4 @@
-"""Resets one table: drops it at the target and has it rebuilt, following :mod:`open_mirroring.protocols.resetting`.
-
-It carries out each step with the ledger, the landing zone's store and the target.
-"""
+"""Resets a table (drops it at the target and rebuilds it) by the steps of :mod:`open_mirroring.protocols.resetting`."""
 
 from __future__ import annotations
 
@@ -76,10 +73,7 @@ class ResetDriver:
         self._rebuild = rebuild
 
     def drive(self, wait: timedelta) -> ResetOutcome:
-        """Carry the reset on; wait for the target for at most *wait*.
-
-        Raises the errors of the store and of *rebuild*.
-        """
+        """Carry the reset on, waiting at most *wait* for the target; raises errors of the store and *rebuild*."""
         until = time.monotonic() + wait.total_seconds()
         state = protocol.start(self._asked.request if self._asked else "")
         while True:
@@ -95,10 +89,7 @@ class ResetDriver:
             state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
 
     def may_go_on(self, seen: str) -> bool:
-        """Whether another run could get further than the one that left the reset at stage *seen*.
-
-        It changes nothing. Airflow's sensor asks this, so that no run starts only to wait again.
-        """
+        """Whether another run could get further than stage *seen*, so that none starts only to wait again."""
         row = self._ledger.look(self._source)
         if row.stage is None or row.stage.value != seen:
             return True

@@ -39,10 +39,7 @@ class JobOrder(NamedTuple):
 
 
 def sealed(order: JobOrder, key: str) -> str:
-    """Encrypt the job into text of letters, digits, ``-``, ``_`` and ``=``.
-
-    Raises ``INSTALLATION_INCOMPLETE`` for a bad key, or if the text is too long for an argument.
-    """
+    """Encrypt the job into text that is safe as an argument; ``INSTALLATION_INCOMPLETE`` for a bad key or long text."""
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
         what = f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}"

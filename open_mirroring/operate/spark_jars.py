@@ -41,10 +41,7 @@ def jar_files() -> list[str]:
 
 
 def drivers_lacking(mirror: Mirror) -> list[Problem]:
-    """A problem if the mirror reads over JDBC but a local Spark would find no driver; at most one, else empty.
-
-    So the check reports it before a job starts and fails.
-    """
+    """A problem, in a list, if the mirror reads over JDBC and a local Spark would find no driver; else none."""
     if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
         return []
     for setting, connection in _jdbc_reads(mirror):

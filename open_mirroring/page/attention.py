@@ -122,10 +122,7 @@ def _of_loss(mirror: Mirror, loss: Loss, letters: OpenLetters, source: str) -> I
 
 
 def _choices(ledger: Engine, table: TableView) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The streams and the columns among which an operator must choose to end a stop; both are mostly empty.
-
-    Streams are those not accepted yet; columns are those that only some rows have.
-    """
+    """What an operator may choose to end a stop: streams not accepted yet, and columns that only some rows have."""
     if table.code == EPOCH_UNKNOWN:
         with ledger.connect() as db:
             row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.id == table.state.id)).one()

@@ -58,7 +58,6 @@ class LoopbackDoor:
         return Visitor()
 
     def cookies(self, request: Request) -> Mapping[str, str]:
-        """No cookies are needed."""
         return {}
 
 

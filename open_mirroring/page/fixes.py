@@ -32,10 +32,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Button:
-    """A decision that the page offers as a button.
-
-    *action* is the operation's name; *subject* is the stream or the code of dead letters that it is about.
-    """
+    """A decision that the page offers; *action* is the operation, *subject* the stream or code that it is about."""
 
     action: str
     label: str
@@ -57,10 +54,7 @@ Fixes = tuple[tuple[Button, ...], tuple[Command, ...]]
 
 
 def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> Fixes:
-    """The fixes for a table that is stopped or on hold.
-
-    *unknown_epochs* and *columns* are what the operator can choose from.
-    """
+    """The fixes for a table that is stopped or on hold; an operator may choose among *unknown_epochs* and *columns*."""
     code, is_stopped, commands = table.code, table.verdict is Verdict.STOP, list[Command]()
     buttons: list[Button] = []
     if is_stopped and table.since is not None:

@@ -119,7 +119,7 @@ def judge_returns(
 ) -> Iterator[ColumnVerdict]:
     """Judge columns that came back, so that their earlier values were left out (G-66).
 
-    The earlier column may have been renamed before another one got its name. Then the table stops as a whole, because
+    The earlier column may have been renamed before another one got its name. Then the table stops completely, because
     published values would be under the wrong name. *lists* and *history* are as the rows were logged; *former*
     describes how earlier columns are read now. *is_noted* means that something was published with *former*.
     """

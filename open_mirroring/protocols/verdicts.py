@@ -88,7 +88,7 @@ class Finding:
 
 
 class DeepFinding(NamedTuple):
-    """A defect that the deep check found; *table* is None when it concerns the change log as a whole.
+    """A defect that the deep check found; *table* is None when it concerns the change log itself.
 
     *evidence* holds plain JSON values: ``count`` is the number of problems with this code, ``problems`` has the first.
     """

@@ -23,9 +23,7 @@ from open_mirroring.reconciliation.rebuilding import REBUILT
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
 """The possible outcomes of a change in a publication; together they must equal the sum of :data:`TAKEN` (I1)."""
 TAKEN = ("changes", "released", "renewed")
-"""Where the changes of a publication come from.
-
-The changes of its batches, those that waited before, and rows that are published again because they could be completed.
+"""The changes in a publication: those of its batches, those that waited before, and rows completed and published again.
 """
 
 _ROWS = {"changes": "published", "load": "loaded"}
@@ -56,10 +54,7 @@ class FileContent(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRecord:
-    """What the ledger says about one table's current generation; *contents* are its changes in each log batch.
-
-    They may include batches that are not published yet.
-    """
+    """What the ledger has of one table's current generation; *contents* may include batches not published yet."""
 
     mirror: str
     state: TableState

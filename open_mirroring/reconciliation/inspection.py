@@ -202,10 +202,7 @@ class _Looking:
         return split_listing(state.folder, there, state.row.generation, state.extension)
 
     def _who_wrote(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[str, str]:
-        """Who wrote the newest file that the ledger does not know, as two texts of which at most one is filled.
-
-        The first: this mirror, whose ledger was lost. The second: another writer.
-        """
+        """Who wrote a newest file unknown to the ledger: evidence of our own lost ledger, or of another writer."""
         if state.row.resetting:
             return "", ""
         numbers = ((layout.file_number(path.rpartition("/")[2], state.extension), path) for path in objects)

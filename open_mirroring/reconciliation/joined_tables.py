@@ -33,10 +33,7 @@ def ledger_of(mirror: Mirror) -> Engine:
 
 
 def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
-    """Add the tables that joined by a pattern to *mirror*, with the settings that the pattern has now.
-
-    Raises ``CONFIG_INVALID`` if such a table no longer fits.
-    """
+    """Add the tables that joined by a pattern to *mirror*, with the pattern's present settings (``CONFIG_INVALID``)."""
     if not mirror.has_patterns:
         return
     joined: list[tuple[TablePattern, Table]] = []

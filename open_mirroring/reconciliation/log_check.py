@@ -55,10 +55,7 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True)
 class LogState:
-    """What the change log holds; *files* are by relative path, *unreadable* is why it could not be read.
-
-    *pieces* are those of split messages that are not complete.
-    """
+    """What the log holds: rows, *pieces* of incomplete split messages, *files* by path; or why it is *unreadable*."""
 
     counts: Sequence[LogCount] = ()
     pieces: Sequence[PieceCount] = ()

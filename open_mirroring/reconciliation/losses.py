@@ -85,7 +85,6 @@ class LossReport:
         return {loss.code: loss.what for loss in self.losses.get(ANY_TABLE, ()) if loss.code in codes}
 
     def document(self) -> dict[str, Any]:
-        """The report as JSON values."""
         return {
             "losses": self.lost,
             "dead_letters": self.letters.document(),

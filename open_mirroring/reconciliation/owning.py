@@ -36,10 +36,7 @@ OWN_PLACE = (
 
 
 def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAddress:
-    """The address of a mirror's landing zone, with its login.
-
-    *connection* replaces the one that the environment defines.
-    """
+    """The address of a mirror's landing zone, with login; *connection* replaces the one in the environment."""
     zone = mirror.landing_zone
     if zone.store == "local":
         return LocalZone(mirror.resolve(zone.path))

@@ -43,10 +43,7 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class FoundLog:
-    """What the change log shows: its newest batch, and for each table the batches with rows of it.
-
-    Batches up to *dropped* may be gone.
-    """
+    """The log's newest batch, and for each table the batches with its rows; those up to *dropped* may be gone."""
 
     newest: int
     holding: Mapping[str, frozenset[int]]
@@ -54,10 +51,7 @@ class FoundLog:
 
 
 class NewTable(NamedTuple):
-    """A table of which nothing was published or logged, so it begins as a new one.
-
-    *incarnation* and *marker_etag* are those of its folder, if there is one.
-    """
+    """A table without any published or logged row, which begins as a new one; the marker is that in its folder."""
 
     incarnation: str | None
     marker_etag: str

@@ -277,10 +277,7 @@ def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> No
 
 
 def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
-    """Copy a re-created ledger into the mirror's ledger, in one transaction with its audit entry.
-
-    Raises ``COMMAND_REFUSED`` if the ledger already knows batches or tables of the mirror.
-    """
+    """Copy a re-created ledger into an empty one (``COMMAND_REFUSED``), in one transaction with its audit entry."""
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
         for table in (t.mirror, t.mirrored_table):
@@ -293,10 +290,7 @@ def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Ma
 
 
 def refuse_known(db: Connection, mirror: str) -> None:
-    """Raise ``COMMAND_REFUSED`` if a ledger knows more of a mirror than the names of its tables.
-
-    So a working ledger is never overwritten.
-    """
+    """Refuse a ledger that knows batches or published tables (``COMMAND_REFUSED``): it must not be overwritten."""
     m, c = t.mirror.c, t.mirrored_table.c
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))

@@ -1,7 +1,4 @@
-"""Records what Qlik's control tables report about source tables in addition to changes (T-81, T-84, T-85).
-
-Examples: a table was suspended, truncated or renamed.
-"""
+"""Records what Qlik's control tables report of tables, such as suspended or truncated ones (T-81, T-84, T-85)."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ _LOOKED, _BEFORE = "", -1
 
 
 class _Event(NamedTuple):
-    """Something that was done to a complete table, such as TRUNCATE, with its position and the table's generation.
-
-    An event without a code only records that the control tables were read.
-    """
+    """What was done to a complete table, such as TRUNCATE; without a code: the control tables were read."""
 
     place: str
     code: str

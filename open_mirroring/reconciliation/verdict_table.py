@@ -1,9 +1,9 @@
 """Decides from ledger, landing zone and target whether a table may publish its next file.
 
-A pure function: every combination of facts has one verdict, STOP before HOLD before LOSSES before PASS. It changes
-nothing. It is only as right as its facts, so the caller reads the ledger's row before and after the listing and begins
-again if its version changed (I21, I22), and accepts a STOP only if a second listing agrees, because files may move
-while they are listed. Time decides only how old a backlog is, and what the service may have removed.
+A pure function: every combination of facts has one verdict, STOP before HOLD before LOSSES before PASS. It is only as
+right as its facts. So the caller reads the ledger's row before and after the listing, and begins again if its version
+changed (I21, I22). It accepts a STOP only if a second listing agrees, because files may move while they are listed.
+Time decides only how old a backlog is, and what the service may have removed.
 """
 
 from __future__ import annotations

@@ -57,10 +57,7 @@ Login = AzureLogin | S3Login
 
 
 class AzureCredentials:
-    """Returns the current credential each time obstore asks for one.
-
-    obstore would hide an error of the login, so it is kept in *error* to be raised unchanged.
-    """
+    """Returns the current credential to obstore; keeps our own *error*, which obstore would hide."""
 
     def __init__(self, login: AzureLogin) -> None:
         self._login = login

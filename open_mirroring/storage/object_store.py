@@ -80,10 +80,7 @@ class ObjectStore:
         self._service, self._where, self._connection, self._credentials = service, where, connection, credentials
 
     def objects(self, folder: str) -> Iterator[ObjectStat]:
-        """All objects below a folder (empty: in the container), unsorted.
-
-        Empty objects that only stand for a folder are left out.
-        """
+        """All objects below a folder (empty: all), unsorted, without empty ones that stand for a folder."""
         with self._our_errors(folder):
             for chunk in self._service.list(folder or None, chunk_size=_LISTED_AT_ONCE):
                 yield from (_stat(one) for one in chunk if one["path"] != folder)

@@ -52,10 +52,9 @@ class FirstRows(NamedTuple):
 
 @dataclass
 class Entry:
-    """One table of a mirror file to be written.
+    """One table of a mirror file to be written; *waits* is why it is only written as a comment (empty: mirrored).
 
-    *columns* and *remarks* become comments above it, *suggested* commented settings. *waits* is why it is written as a
-    comment, not mirrored yet; empty if it is mirrored.
+    *columns* and *remarks* become comments above it, *suggested* commented settings.
     """
 
     name: str
@@ -83,10 +82,7 @@ class Entry:
 
 
 def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) -> list[Entry]:
-    """The entries for tables that the mirror does not have yet.
-
-    If two tables cannot both be mirrored, such as two with one target, the later one is written as a comment.
-    """
+    """Entries for tables that the mirror does not have; of two that exclude each other, the later is a comment."""
     found = [_entry(mirror, announced, first) for announced in tables]
     sound = [*mirror.tables, *(Table.model_validate(one.settings) for one in found if not one.waits)]
     active = [one for one in found if not one.waits]

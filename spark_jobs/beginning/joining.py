@@ -78,10 +78,7 @@ def _check_names(mirror: Mirror, found: list[PatternMatch]) -> None:
 
 
 def refusals(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
-    """Pairs of pattern and reason for tables that match a pattern but cannot join.
-
-    If tables are only in each other's way, the first of these reasons is returned.
-    """
+    """Pairs of pattern and reason for tables that match a pattern, but cannot join alone or with the others."""
     found: list[tuple[TablePattern, str]] = []
     sound: list[AnnouncedTable] = []
     for one in announced:

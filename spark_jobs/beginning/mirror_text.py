@@ -42,10 +42,7 @@ def indent_of(text: str) -> str:
 
 
 def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
-    """Add lines below ``tables:`` and return the new text.
-
-    It is parsed again; raises ``ARGUMENT_INVALID`` if the settings that were there would change.
-    """
+    """Add lines below ``tables:``; ``ARGUMENT_INVALID`` if any setting that was there would change its meaning."""
     end = "\r\n" if "\r\n" in text else "\n"
     text = _without_empty_list(text)
     node = _tables_node(text)
@@ -69,10 +66,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
 
 
 def write_file(file: Path, text: str, before: str | None) -> None:
-    """Replace the file's content in one step, or not at all.
-
-    *before* is the content it must still have (None: no file); else ``ARGUMENT_INVALID`` is raised.
-    """
+    """Replace the file in one step; ``ARGUMENT_INVALID`` if its content is not *before* any more (None: no file)."""
     place = Path(os.path.realpath(file))
     place.parent.mkdir(parents=True, exist_ok=True)
     handle, staged = tempfile.mkstemp(dir=place.parent, prefix=".init-", suffix=".tmp")

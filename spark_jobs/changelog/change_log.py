@@ -1,7 +1,7 @@
 """The change log: a Delta table to which each batch adds its finished files in one commit.
 
-The driver adds exactly the sealed files. The commit names the batch (Delta's application transaction) and fails if the
-table changed since it was opened, so two drivers never commit one batch twice. Each file is checked first, as Delta
+The driver adds exactly the sealed files. The commit names the batch (Delta's application transaction), and fails if the
+table has changed since it was opened. So two drivers never commit one batch twice. Each file is checked first, as Delta
 does not do that. The table stays at the oldest Delta protocol, because workers read its files directly.
 """
 

@@ -42,10 +42,7 @@ def refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
 
 
 def upgraded(table: DeltaTable) -> str:
-    """A text if the Delta table uses a protocol that is not supported, else empty.
-
-    Workers read its files directly, so features such as deletion vectors would give wrong rows.
-    """
+    """A text if the log uses Delta features that reading its files directly would ignore, such as deletion vectors."""
     protocol = table.protocol()
     if protocol.min_reader_version <= 1 and protocol.min_writer_version <= 2:
         return ""

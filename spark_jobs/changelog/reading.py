@@ -55,10 +55,7 @@ class Wanted(NamedTuple):
         return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
 
     def proof(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool | None:
-        """What a row group's statistics prove, so that it is skipped or read without a filter.
-
-        False: no row is wanted. True: all rows are changes in these buckets. None: rows must be filtered.
-        """
+        """By its statistics, whether all rows of a row group are wanted changes (True), none is (False), or unknown."""
         asked: dict[str, tuple[Any, Any]] = {
             "tbl": (self.sources[0], self.sources[-1]),
             "bucket": (self.low, self.high - 1),

@@ -38,10 +38,7 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 
 
 def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
-    """Carry out a decision, then inspect its table to show whether the cause is gone.
-
-    *fields* are values of form fields that are no option of the command.
-    """
+    """Carry out a decision, then inspect its table: is the cause gone? *fields* are form fields without an option."""
     mirror, ledger = _opened(arguments)
     operation: Operation = arguments.operation
     given = {one.field: getattr(arguments, one.name.strip("-")) for one in operation.fields if one.name}
@@ -69,10 +66,7 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
-    """Accept the full load that the source sent again.
-
-    It is refused if the change log does not show where that load begins.
-    """
+    """Accept the full load that the source sent again; refused if the log does not show where it begins."""
     from spark_jobs.reload_table import came_again, declared_table
 
     mirror, ledger = _opened(arguments)

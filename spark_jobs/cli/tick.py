@@ -76,7 +76,6 @@ class Ticked(NamedTuple):
         return Exit.ON_HOLD if self.lacking or (self.awaited and self.read.batch is None) else Exit.DONE
 
     def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
         failed = None if self.failed is None else str(self.failed)
         read = {name: getattr(self.read, name) for name in _READ}
         plain = {**read, **self._asdict(), **self.told}

@@ -270,10 +270,7 @@ class BatchWriting:
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads, size)
 
     def _check_partitions(self, manifest: Manifest) -> None:
-        """Refuse more partitions than the mirror file names.
-
-        The complete position did not wait for all of them, so incomplete transactions could have been published.
-        """
+        """Refuse more partitions than the mirror file names: transactions could be published in part."""
         known = (
             self.ledger.shown_partitions(self.reads) | SHOWN.of_mirror(manifest.facts).keys()
             if manifest.partitions

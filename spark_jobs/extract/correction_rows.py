@@ -52,10 +52,7 @@ class LoggedCorrections:
     spark: SparkSession
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Read the corrections, and return the parts of the batch's manifest.
-
-        A correction that cannot be read is listed in ``given_back`` with the error, and the others go on.
-        """
+        """Return the parts of the batch's manifest; a correction that cannot be read is ``given_back``."""
         root = log_place(self.mirror)
         parts = list[Part]()
         for at, bound in enumerate(ranges):
@@ -135,10 +132,7 @@ class CorrectionWrite:
     target: LogTarget
 
     def part(self, rows: dict[str, str]) -> Part:
-        """Write the rows into log files, and return the part of the manifest.
-
-        *rows* are JSON row images by key; a key without one becomes a delete.
-        """
+        """Log a row image (JSON) for each key, or a delete for a key without one; returns the manifest's part."""
         cols = msgspec.json.encode([[name, kind, at] for at, (name, kind) in enumerate(self.types.items())]).decode()
         writer = self.target.writer()
         writer.add(self._line(at, key, rows.get(key), cols) for at, key in enumerate(self.keys))

@@ -53,10 +53,7 @@ BASE_POSITION = position_text("-", "0", 1)
 
 
 class BaseTarget(NamedTuple):
-    """The table that rows of a load belong to, their columns and types, and where they are logged.
-
-    *origin* is the name of the chunk as the ledger has bound it.
-    """
+    """The table, columns and types of rows of a load, and where they are logged; *origin* names the chunk."""
 
     source: str
     generation: int
@@ -80,10 +77,7 @@ class BaseChunk(NamedTuple):
 
 
 def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk:
-    """Log one chunk of an export; an error is returned, not raised.
-
-    *exports* may hold logins. They come with the function, because Spark keeps tasks in a file for a moment.
-    """
+    """Log one chunk of an export; an error is returned. Logins come with the function: Spark stores tasks in files."""
     pieces, target = task
     return log_chunk(ExportRows(exports[target.source], pieces, target.columns, target.schema), target)
 

@@ -14,7 +14,7 @@ from open_mirroring.facts.unreadable import Stop
 from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, SourceSchema
 
 _MOST_SENDERS = 3
-"""No more senders are kept of a table: so many prove the problem, and bad input must not fill the ledger."""
+"""At most so many senders of a table are kept: they prove the problem, and bad input must not fill the ledger."""
 
 
 def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> tuple[list[SourceSchema], Mapping[str, Stop]]:

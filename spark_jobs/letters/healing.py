@@ -1,6 +1,6 @@
 """Finds dead letters that no longer matter, because a later row of the same key is published.
 
-A dead letter is *healed* when the log has a later change of the same row that is published, readable and complete, and
+A dead letter is *healed* when the log has a later published change of the same row that is readable and complete. It is
 *reloaded* when a complete initial load contains its change. If that cannot be proved, it stays open. Only log files
 that may contain a later row are opened, by DuckDB.
 """

@@ -128,10 +128,7 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 
 
 def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
-    """Count the open dead letters in the log if the ledger does not have their number.
-
-    If that fails, the number stays unknown, which is reported as a loss.
-    """
+    """Count the open dead letters in the log, unless the ledger has their number; a failure is reported as a loss."""
     if is_counted(ledger, mirror.name):
         return
     import duckdb
@@ -154,10 +151,7 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
 def covered_by(
     ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
 ) -> list[OpenLetter]:
-    """The dead letters whose messages are in these ranges.
-
-    In a file whose offsets do not number messages, only a range from 0 on covers them, and then all.
-    """
+    """The dead letters in these ranges; if offsets do not number messages, only a range from 0 on covers them."""
     by_name = grouped((bound.name, bound) for bound in ranges)
 
     def is_covered(at: LetterPlace) -> bool:

@@ -37,10 +37,7 @@ from spark_jobs.sources.sql_server.types import filled_length
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Where a table's staged files go, and what they contain.
-
-    *columns* are read from the source; *extra* are added columns, such as the name of the table *source*.
-    """
+    """Where a table's staged files go, and what they contain; *extra* are added columns, such as its *source* name."""
 
     folder: str
     keys: tuple[str, ...]
@@ -131,10 +128,7 @@ def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, in
 def load_export_chunk(
     zone: ZoneAddress, salt: Salt | None, exports: Mapping[str, Export], task: ExportTask
 ) -> LoadedChunk:
-    """Stage one chunk of an export.
-
-    *salt* and *exports* may be secrets. They come with the function, because Spark keeps tasks in a file for a moment.
-    """
+    """Stage one chunk of an export. Secrets come with the function, because Spark stores tasks in files."""
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
     return load_chunk(zone, salt, task.chunk, rows, task.target)
 

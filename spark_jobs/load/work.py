@@ -87,10 +87,7 @@ class LoadWork:
         return found
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Read and stage the chunks in workers: all exports together, then each database.
-
-        A table's result is its staged files, a stop, or an error to try again later.
-        """
+        """Read the chunks in workers and stage them as files: all exports together, then each database."""
         now = self._reader.tables()
         loads: dict[str, _Intended] = {}
         for table_id, intent in intents.items():
@@ -186,10 +183,7 @@ class LoadWork:
         return StagedWork(protocol.Staged(tuple(files)), details)
 
     def _prove_unique(self, one: _Intended, chunks: Sequence[LoadedChunk]) -> None:
-        """Check keys over all chunks, by reading the staged files again.
-
-        It is needed if a key can be in any chunk, because the table is not split by a key column.
-        """
+        """Check keys over all staged chunks, if the split column is no key: then a key may be in several."""
         store = open_store(self._zone)
         names = [(chunk.chunk, file) for chunk in chunks for file in chunk.files]
         with ExitStack() as fetched:

@@ -52,10 +52,7 @@ def is_partial(line: Line, plan: TablePlan) -> bool:
 
 
 def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft | None = None) -> Logged:
-    """Convert a log row into a change for the plan rule.
-
-    *handle* is any number for the caller's use. *left* has the old keys of moved rows.
-    """
+    """Convert a log row into a change for the plan rule; *handle* is the caller's own number."""
     columns, cols = plan.columns, line["cols"]
     position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     sets_row = line["row"] is not None

@@ -1,7 +1,4 @@
-"""Selects the logged changes of a table that count for its plan, in several stages.
-
-Examples of changes that do not count: those that the initial load contains, and rows of an earlier generation's load.
-"""
+"""Selects the logged changes that count for a table's plan: not those in its load, or of an earlier generation."""
 
 from __future__ import annotations
 
@@ -60,10 +57,7 @@ def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
 
 
 def _carries(cols: str, former: FormerColumn) -> bool:
-    """Whether rows with this column list have the former column.
-
-    A row with both names was read when the present column already existed.
-    """
+    """Whether rows with this list have the former column; with both names, they were read when the new one existed."""
     names = {name for name, *_ in msgspec.json.decode(cols)}
     return former.column in names and former.now not in names
 

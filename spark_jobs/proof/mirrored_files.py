@@ -119,7 +119,6 @@ class Target(Side):
         self.size = sum(piece.size for piece in self._pieces)
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """See :class:`~spark_jobs.proof.sides.Side`."""
         place, names = self._place, self._names
         if place is None or not self._pieces:
             return work(())
@@ -131,7 +130,7 @@ class Target(Side):
         return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """See :class:`~spark_jobs.proof.sides.Side`; *ranges* are ignored, because *work* selects the cells."""
+        """Always all rows: *work* selects the cells, not *ranges*."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         place, names = self._place, self._names

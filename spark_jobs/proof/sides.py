@@ -116,14 +116,12 @@ class JdbcSource(Source):
                 self.split = Split(column.name, borders)
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """See :class:`Side`."""
         each = self._on_rows(work)
         with self._turn():
             found = self._table.read(self.columns, *self._parts(), lambda _, rows: list(each(rows)), self._pace)
         return chain.from_iterable(found)
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """See :class:`Side`."""
         split, parts = self._parts(None if shape.split is None else ranges)
         return self._table.frame(self.columns, split, parts, self._on_rows(work), schema, self._pace)
 
@@ -139,7 +137,6 @@ class JdbcSource(Source):
         return lambda batches: work(JdbcRows(batches, columns, schema, where))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """See :class:`Side`."""
         with self._turn():
             return self._table.asked("reading its rows", ask)
 
@@ -178,13 +175,11 @@ class ExportSource(Source):
         self.since = since
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """See :class:`Side`."""
         each = self._on_rows(work)
         tasks = run_job(self._spark, self.text, lambda piece: list(each(piece)), self._pieces, self.size, THREADS)
         return chain.from_iterable(tasks)
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """See :class:`Side`; an export has no ranges."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
@@ -241,11 +236,9 @@ class HashedSource(Source):
         self.split, self.size = source.split, source.size
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """See :class:`Side`."""
         return self._source.lines(self._on_hashes(work))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """See :class:`Side`."""
         return self._source.frame(shape, self._on_hashes(work), schema, ranges)
 
     def _on_hashes(self, work: Work) -> Work:
@@ -253,7 +246,6 @@ class HashedSource(Source):
         return lambda tables: work(hashed_rows(table, hashed, salt) for table in tables)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """See :class:`Side`."""
         return self._source.asked(ask)
 
 

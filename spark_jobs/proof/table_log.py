@@ -1,6 +1,6 @@
 """Reads from a Delta table's log what delta-rs does not return: deletion vectors, and the time of a commit.
 
-delta-rs finds no deletion vectors if there is a blank in the address of a table in object storage, and blocks all
+delta-rs finds no deletion vectors if there is a blank in the table's address in object storage. It also blocks all
 threads while it asks a remote storage for a time. Public source: the Delta protocol; RoaringBitmap, *Format
 specification*.
 """

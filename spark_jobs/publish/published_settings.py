@@ -43,10 +43,7 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
 
 
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
-    """Raise PlanStop if `types` made a published column a text, and no longer does.
-
-    The source's types, as far as they are known, show whether the column would be a text anyway.
-    """
+    """Raise PlanStop if a published column is text only because `types` said so before, and no longer does."""
     texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
     types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]

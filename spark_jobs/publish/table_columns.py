@@ -71,10 +71,7 @@ from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """Add the name at the target and the hash setting of the mirror file to a source column (G-120, G-121).
-
-    *salted* identifies the salt.
-    """
+    """Add the mirror file's target name and hash setting to a column (G-120, G-121); *salted* identifies the salt."""
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
@@ -243,10 +240,7 @@ class TableColumns:
     def _loaded_otherwise(
         self, name: str, loaded: LoadedColumn, types: Mapping[str, TypeOfChanges]
     ) -> Iterator[ColumnVerdict]:
-        """Judge whether loaded values of a column may mean something else than those in changes.
-
-        Rules G-65, G-86, G-114.
-        """
+        """Judge whether loaded values may mean something else than those in changes (G-65, G-86, G-114)."""
         kind, lands = loaded.column.type, sorted({one.lands for one in types.values()})
         if kind not in lands and not all(map(is_exact_number, (kind, *lands))):
             what = f"the initial load contained column {name!r} as {kind}, and changes carry it as {lands}"
@@ -372,10 +366,7 @@ def _column(name: str, sql_type: str, place: int | None, chosen: ColumnChoice) -
 
 
 def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    """The type of a column at the target, by its source type or the mirror file (G-110).
-
-    Raises ``TYPE_UNSUPPORTED``.
-    """
+    """A column's type at the target, by its source or the mirror file (G-110); raises ``TYPE_UNSUPPORTED``."""
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:

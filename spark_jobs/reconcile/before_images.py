@@ -1,9 +1,9 @@
 """Finds updates and deletes in the log whose old values contradict earlier changes: so changes are missing (G-190).
 
 Nothing is reported that a correct history could also show. An old row is compared only with the change of its key
-directly before, in the same epoch, with the same columns, and never after a row of a load or correction. A row that
-leaves a key in the transaction in which one came may be another one (G-03, G-115, G-135). Large objects, and NULL in an
-old row, may not have been sent (C-71, K-22, T-94).
+directly before, in the same epoch and with the same columns. It is never compared after a row of a load or correction.
+A row that leaves a key in the transaction in which one came is skipped (G-03, G-115, G-135). Large objects, and NULL in
+an old row, may not have been sent (C-71, K-22, T-94).
 """
 
 from __future__ import annotations

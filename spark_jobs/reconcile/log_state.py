@@ -34,10 +34,7 @@ _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
 def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
-    """Count rows and files of one version of the log, and the pieces of messages in *waiting*.
-
-    Damaged files count as empty, so that the check reports them as differences.
-    """
+    """Count rows, files and pieces of *waiting* messages in one version of the log; damaged files count as empty."""
     try:
         table = opened_log(root)
     except TransientError as error:

@@ -29,10 +29,7 @@ from spark_jobs.changelog.newest_batch import newest_in_log
 
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """An error if the change log has a batch that the ledger does not know, else None.
-
-    The log is read first, so that a batch committed meanwhile does not count.
-    """
+    """An error if the change log, which is read first, has a batch that the ledger does not know; else None."""
     newest = _logged(mirror)
     with ledger.connect() as db:
         known = _bound(db, mirror.name)
@@ -40,10 +37,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Raise ``LEDGER_LOST`` if an empty ledger meets published files, ``LOG_DAMAGED`` if the log is too short.
-
-    A log that ends before the ledger's newest batch also stops the tables that need it.
-    """
+    """Refuse an empty ledger over published files (``LEDGER_LOST``), or a log that ends early (``LOG_DAMAGED``)."""
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c

@@ -44,10 +44,7 @@ class ParcelKey:
 def sealed_outcomes(
     spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> list[Result]:
-    """Run *function* for each task in Spark's workers, encrypted; returns the results in order.
-
-    Each task is a partition of its own.
-    """
+    """Run *function* for each task in Spark's workers, encrypted; returns the results in order."""
     key = ParcelKey()
     return outcomes(spark, description, key.called, key.packed(function), [key.packed(task) for task in tasks])
 
