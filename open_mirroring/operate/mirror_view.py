@@ -32,7 +32,7 @@ _SEQUENCE = 10**30
 
 
 class BoundOffsets(NamedTuple):
-    """How far the source was read: the number of files or partitions, and the sum of their bytes or offsets.
+    """How far the source was read: how many files or partitions, and their bytes or offsets together.
 
     Qlik change sequences count as places, but not in the sum: they are no lengths.
     """
@@ -111,7 +111,6 @@ class TableView:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Its verdict now."""
         return self.judgement.verdict
 
     @property
@@ -144,7 +143,6 @@ class TableView:
 
     @property
     def dead_letters(self) -> OpenLetters:
-        """Its open dead letters."""
         return self.report.letters.tables.get(self.source, NO_LETTERS)
 
     @property
@@ -296,10 +294,7 @@ class MirrorView:
 
     @property
     def proved(self) -> Proof | None:
-        """The proof that stands for all tables; None while a table has none.
-
-        It is the oldest one that did not find its table equal, else the oldest one.
-        """
+        """The oldest of the tables' last proofs, one that is not EQUAL first; None while a table has none."""
         known = [table.proof for table in self.tables if table.proof is not None]
         worst = [proof for proof in known if proof.verdict is not ProofVerdict.EQUAL] or known
         return min(worst, key=lambda proof: str(proof.proved_at)) if known and len(known) == len(self.tables) else None

@@ -42,7 +42,7 @@ class ResetOutcome(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """The table is back, or dropped."""
+        """Whether the reset is over: the table is back, or dropped."""
         return self.stage is None and not self.waits_for
 
 

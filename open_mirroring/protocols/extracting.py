@@ -32,7 +32,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class MirrorRow:
-    """The columns of a mirror's ledger row that the protocol needs; every write compares and raises *version*."""
+    """The columns of a mirror's ledger row that the protocol needs; every write checks *version* and increments it."""
 
     version: int
     committed: int
@@ -97,7 +97,7 @@ Request = Acquire | FindRanges | Bind | Write | Seal | OpenLog | CommitLog | Com
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The ledger's row after our write (or acquisition)."""
+    """The ledger's row after our write or acquisition: this process owns the row."""
 
     row: MirrorRow
 
@@ -131,7 +131,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """The log has moved on since it was opened."""
+    """Another commit was added to the log since it was opened, so nothing was written."""
 
 
 Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | CommitRefused

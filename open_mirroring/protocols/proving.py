@@ -33,7 +33,7 @@ BUCKETS_OF_RANGE = 64
 BUCKETS_OF_TABLE = 1_024
 """Key buckets of a table that is not divided into ranges."""
 SHOWN_KEYS = 1_000
-"""Differing keys that a proof lists; all are counted."""
+"""A proof lists at most so many differing keys, but counts all of them."""
 
 
 class Kind(StrEnum):

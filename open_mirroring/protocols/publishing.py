@@ -12,7 +12,7 @@ Why it is safe:
 * A compare-and-set *seal* binds the content to its numbers before the first rename.
 * A rename consumes its source, and only the sealed object, named with its ETag, can become the number.
 * Numbers follow each other, so a higher number proves a lower one.
-* Staging lies inside the table's folder and is deleted with it.
+* Staging is inside the table's folder and is deleted with it.
 * The next owner of the row finishes any crash. Staged objects of a loser are garbage that nothing refers to.
 * The folder is known by its marker's id and, once established, by the marker's ETag. A creation that arrives late can
   put our id into another folder, but never the same object.
@@ -73,7 +73,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The one open intent of a table. *manifest* is None until sealed; its file *i* has number ``first_number + i``."""
+    """What a table publishes next, recorded before any file is made; a table has at most one.
+
+    *manifest* is None until sealed; its file *i* has the number ``first_number + i``.
+    """
 
     first_number: int
     batch_from: int
@@ -83,7 +86,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The ledger's row of a table, with the columns that the protocol needs; every write compares and raises *version*.
+    """The columns of a table's ledger row that the protocol needs; every write checks *version* and increments it.
 
     *established* means that the folder in the landing zone was created; *marker_etag* is the ETag of its marker object
     then. *confirmed* is the highest published file number. The target has all changes of the batches up to
@@ -122,7 +125,7 @@ class CreateMarker:
 
 @dataclass(frozen=True, slots=True)
 class ReadMarker:
-    """Store: reply :class:`Marker` or :class:`Unknown`."""
+    """Store: read the folder's ``_incarnation.json``; reply :class:`Marker` or :class:`Unknown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class CreateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ReadMetadata:
-    """Store: reply :class:`Metadata` or :class:`Unknown`."""
+    """Store: compare the folder's ``_metadata.json`` with ours; reply :class:`Metadata` or :class:`Unknown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ class FindWork:
 
 @dataclass(frozen=True, slots=True)
 class Intend:
-    """Ledger, compare-and-set: open this intent."""
+    """Ledger, compare-and-set: record this as the table's open intent."""
 
     version: int
     intent: Intent
@@ -241,7 +244,7 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The ledger's row after our write (or acquisition)."""
+    """The ledger's row after our write or acquisition: this process owns the row."""
 
     row: TableRow
 
@@ -295,7 +298,7 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class RenameRefused:
-    """The store refused the condition of the rename."""
+    """The store refused the rename: the staged object has another ETag, or the number is taken."""
 
 
 @dataclass(frozen=True, slots=True)

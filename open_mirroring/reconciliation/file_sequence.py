@@ -20,8 +20,8 @@ class FileSequence:
     """The file numbers of one table, sorted by where they were found.
 
     *final* are in the table's folder, *moved* in a folder of processed files. *applied* is the highest number that the
-    target has applied, *applied_by* how that is known. Confirmed numbers found nowhere are *purged* (processed long
-    ago), *gaps* (lower ones wait, so it was never applied), *missing* (too young to be removed) or *last_missing*.
+    target has applied, *applied_by* how that is known. Confirmed numbers found nowhere are: *purged*, processed long
+    ago; *gaps*, never applied, as lower ones still wait; *missing*, too young to be removed; or *last_missing*.
     """
 
     final: frozenset[int]

@@ -131,10 +131,7 @@ class SeenTable(NamedTuple):
 def look(
     mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
 ) -> LossReport:
-    """Read what the ledger knows and return the mirror's losses.
-
-    *has_read*: the source was read just now, so a table without any row can be reported.
-    """
+    """Read the ledger and return the mirror's losses; *has_read*: the source was read just now."""
     take_in_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables() if tables is None else tables

@@ -33,8 +33,8 @@ class AuthorizedService:
     def send(self, request: Request) -> Answer:
         """Send the request with a token and return the answer; raises the errors of :meth:`HttpService.send`.
 
-        Also raises ``ACCESS_DENIED`` if the login has no permission or gets no token, and ``UNREACHABLE`` if the token
-        was refused for a call that must not be repeated: its outcome is unknown.
+        Also raises ``ACCESS_DENIED`` if the login has no permission or gets no token. Raises ``UNREACHABLE`` if the
+        token was refused for a call that must not be repeated: its outcome is unknown.
         """
         token = self._tokens.token()
         for last in (False, True):

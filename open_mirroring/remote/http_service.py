@@ -57,7 +57,7 @@ class Request(NamedTuple):
         return f"{self.method} {self.path}"
 
     def with_headers(self, headers: Mapping[str, str]) -> Request:
-        """The same call with more headers."""
+        """A copy of the request with more headers."""
         return self._replace(headers={**self.headers, **headers})
 
 

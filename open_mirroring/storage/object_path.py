@@ -13,7 +13,7 @@ from typing import IO, Literal, NamedTuple
 from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat, ObjectStore, StorageRoot, open_store
 
 _FIRST_READ, _MOST_READ = 2**17, 2**23
-"""Bytes of the first request, and the maximum as reading continues."""
+"""Bytes of the first request, and of the largest one when more is read ahead."""
 
 
 class Held(NamedTuple):
@@ -58,7 +58,6 @@ class ObjectPath:
 
     @property
     def store(self) -> ObjectStore:
-        """The container's store."""
         return open_store(self.root)
 
     @property
@@ -68,16 +67,13 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        """The enclosing folder."""
         return replace(self, key=self.key.rpartition("/")[0])
 
     @property
     def parents(self) -> tuple[ObjectPath, ...]:
-        """The enclosing folders, nearest first."""
         return () if not self.key else (self.parent, *self.parent.parents)
 
     def with_name(self, name: str) -> ObjectPath:
-        """Another name in the same folder."""
         return self.parent / name
 
     def relative(self, key: str) -> str:
@@ -134,7 +130,7 @@ class ObjectPath:
         return Held(stat, start, content)
 
     def holding(self, held: Held) -> ObjectPath:
-        """The same path; its object is then read in this version, or ObjectReplaced is raised."""
+        """This path with one version of its object fixed: if that was replaced, reading raises ObjectReplaced."""
         return replace(self, held=MappingProxyType({**self.held, held.stat.name: held}))
 
 

@@ -107,8 +107,8 @@ class ObjectStore:
     def read_range(self, name: str, start: int, end: int, *, etag: str = "") -> tuple[bytes, ObjectStat]:
         """The bytes from *start* to *end* (at most to the object's end), and the state of the object.
 
-        Raises FileNotFoundError, and ObjectReplaced if the version is not that of *etag*, if the object is shorter than
-        *start*, or is replaced again and again while it is read.
+        Raises FileNotFoundError. Raises ObjectReplaced if *etag* is that of another version, if the object is shorter
+        than *start*, or if it is replaced again and again.
         """
         if end <= start:
             return b"", self.stat(name)

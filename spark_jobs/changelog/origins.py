@@ -13,7 +13,7 @@ _WINDOW = "/[0-9][0-9][0-9][0-9]" + 5 * "/[0-9][0-9]" + "[.]avro"
 _CAPTURED = re.compile(f"(.+){_WINDOW}")
 
 PARTITION = f"regexp_replace(origin, '{_WINDOW}$', '')"
-"""The same as :func:`partition_of`, as SQL for the column ``origin``."""
+"""SQL for the partition of the column ``origin``, as :func:`partition_of` computes it."""
 
 
 def partition_of(origin: str) -> str:

@@ -37,9 +37,9 @@ def image_mark(image: bytes) -> int:
 
 
 def mark_of_escaped(image: bytes) -> int:
-    """The same checksum for an image whose quotes are still escaped by three backslashes, as in change events.
+    """The checksum :func:`image_mark` of an image whose quotes are still escaped by three backslashes.
 
-    Most images arrive so, and computing it is cheaper than removing the backslashes.
+    Most images arrive so in change events, and computing it is cheaper than removing the backslashes.
     """
     found = adler32(image)
     return (found ^ found >> 16) & 0x7FFF

@@ -55,7 +55,7 @@ class WaitingPieces(NamedTuple):
     files: Sequence[str]
 
     def with_others(self, other: WaitingPieces | None) -> WaitingPieces:
-        """These pieces together with others of the same identity."""
+        """Merge with the pieces of the same identity that were found elsewhere."""
         if other is None:
             return self
         place = self[:2] if self[:2] == other[:2] else ("", "")
@@ -63,7 +63,7 @@ class WaitingPieces(NamedTuple):
 
     @property
     def halves(self) -> tuple[str, str]:
-        """The lowest and highest position that the complete change can have: a key change is logged as two halves."""
+        """The lowest and highest position of the complete change: a key change is logged as two rows."""
         return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
 
 

@@ -66,7 +66,7 @@ class RowsOfRanges(Protocol):
     """Reads ranges that are not messages, such as chunks of a load, into log files."""
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Read the ranges, and return the parts of the batch's manifest."""
+        """Log the rows of these ranges; returns the parts of the batch's manifest."""
         ...
 
 

@@ -52,7 +52,7 @@ class LoggedCorrections:
     spark: SparkSession
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Return the parts of the batch's manifest; a correction that cannot be read is ``given_back``."""
+        """Log the corrections; returns the manifest's parts, in which ``given_back`` has those that failed."""
         root = log_place(self.mirror)
         parts = list[Part]()
         for at, bound in enumerate(ranges):

@@ -116,8 +116,8 @@ class ExtractionDriver:
     def _write(self, batch: protocol.Batch) -> Manifest:
         """Write the batch, and return its manifest.
 
-        If messages name tables that match a pattern, these join the mirror first and the same ranges are read again, so
-        that none of their changes is missed.
+        If messages name tables that match a pattern, these join the mirror first. Then the same ranges are read again,
+        so that none of their changes is missed.
         """
         scope = Scope.from_json(batch.ranges)
         while True:

@@ -97,10 +97,7 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
-    """The first batch of the stream that began with the table's load (G-128); 0 if there is none.
-
-    Dead letters from before that batch are older than the load.
-    """
+    """The first batch after the table's load (G-128): earlier dead letters are older than the load. 0: none."""
     if state.start.load_state != "loaded" or state.start.stream_from != BEGINS_EMPTY:
         return 0
     ordinals = reader.epochs([state.id]).get(state.id, {})

@@ -136,8 +136,8 @@ def _of_transaction(line: Line) -> tuple[str, str, str]:
 def renewed_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[str]:
     """Keys of the plan whose row may change although there is no new change of the key itself.
 
-    A partial update moved the row there, and its old key has a new change at or below *floor*, the position up to which
-    everything is published.
+    A partial update moved the row there. Its old key has a new change at or below *floor*, up to which everything is
+    published.
     """
     found: set[str] = set()
     frontier = found

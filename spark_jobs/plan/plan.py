@@ -57,15 +57,15 @@ class _Planning:
         self.plan, self.changes, self.counting = plan, changes, counting
         self.counts = Counter[str]()
         self.uncertain = {key for _, _, key in plan.rejected if key is not None}
-        """Keys that the definition decides."""
+        """Keys that the plan rule has to decide one by one."""
         self.renewed = set[str]()
-        """Those of them that may have no new change."""
+        """Those of the uncertain keys that may have no new change."""
         self.rejected: dict[Identity, dict[str, Any]] = {}
         self.rows: list[pa.Table] = []
         self.places: list[str] = []
-        """The lowest and highest order of published changes."""
+        """The lowest and highest position of each group of published changes."""
         self.unverified: list[str] = []
-        """Places of deletes that only a before image proves (G-115)."""
+        """Positions of deletes that only a before image proves (G-115)."""
 
     @property
     def published_position(self) -> str | None:

@@ -62,7 +62,6 @@ class Shape:
 
     @property
     def ranges(self) -> int:
-        """The number of ranges."""
         return len(self.borders) + 1
 
     @property

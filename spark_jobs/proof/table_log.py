@@ -48,10 +48,7 @@ class DeletionVector(NamedTuple):
     rows: int
 
     def positions(self, table: Place) -> Positions:
-        """The positions of the deleted rows in their file, ascending.
-
-        Raises ValueError or OSError if the log or the vector is damaged.
-        """
+        """The positions of the deleted rows in their file, ascending. Raises ValueError or OSError if damaged."""
         try:
             found = _positions(self._content(table))
         except struct.error as error:
@@ -75,10 +72,7 @@ class DeletionVector(NamedTuple):
 
 
 def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | None]:
-    """The deletion vector of each file of a version, by path in the table; None if the file has none.
-
-    Files that the version no longer has may be among them.
-    """
+    """The deletion vector (or None) of each file of a version, and of some older files, by path in the table."""
     log = table / "_delta_log"
     names = [path.name for path in log.glob("*")]
     begun, checkpoint = _newest_checkpoint(names, version)

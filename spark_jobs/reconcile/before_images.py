@@ -105,10 +105,7 @@ def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
 def contradictions(
     changes: Iterable[Change], moved: Collection[tuple[str, str]], *, begins: bool
 ) -> Iterator[tuple[Change, str]]:
-    """Yield each change that contradicts those before it, with a text; *changes* are sorted by epoch, key, position.
-
-    *moved* are (epoch, position) of key changes, whose new row came from another key.
-    """
+    """Yield each change that contradicts earlier ones, with a text; *moved* are the positions of key changes."""
     for _, of_key in groupby(changes, key=lambda one: (one.epoch, one.key)):
         state: Change | str = _UNSEEN
         came = last = ""

@@ -40,9 +40,7 @@ class HasExit(Protocol):
     """A result that defines its own exit code."""
 
     @property
-    def exit(self) -> Exit:
-        """The exit code."""
-        ...
+    def exit(self) -> Exit: ...
 
 
 def told(error: Exception) -> MirroringError | None:

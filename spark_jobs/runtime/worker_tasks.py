@@ -95,7 +95,7 @@ def is_classic(spark: SparkSession) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """The approximate number of parallel tasks."""
+    """About how many tasks can run at the same time."""
     if is_classic(spark):
         return spark.sparkContext.defaultParallelism
     # Over Spark Connect only the partitions of a range show it.
