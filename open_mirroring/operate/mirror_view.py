@@ -152,7 +152,7 @@ class TableView:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Harmless differences to know about, such as a column that is no longer filled."""
+        """What may differ at the target although nothing is wrong, and what happened to its columns."""
         return (self.found and self.found.notes) or self.report.notes.get(self.source, ())
 
     @property

@@ -17,7 +17,7 @@ class Operation(NamedTuple):
     """Something that an operator can do.
 
     *about* is its help text. *job* is the job's module in ``spark_jobs``. *run* is the command's function, as
-    ``module:function`` in :mod:`spark_jobs.cli`; without it the command just starts the job. *label* is the text on
+    ``module:function`` in :mod:`spark_jobs.cli`; without it the command just runs the job. *label* is the text on
     buttons and forms, and marks a decision; it is empty for all others.
     """
 

@@ -60,7 +60,7 @@ def rest(done: int, of: int, length: timedelta) -> timedelta | None:
 
 
 def pace(done: int, of: int, seconds: float) -> str:
-    """The time left at this pace as text: ``, about 12 min left``; empty if it is unknown."""
+    """The time left at the pace so far, as text: ``, about 12 min left``; empty if it is unknown."""
     left = rest(done, of, timedelta(seconds=seconds))
     return "" if left is None else f", about {age(left)} left"
 

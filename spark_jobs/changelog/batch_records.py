@@ -22,15 +22,13 @@ from open_mirroring.storage.object_path import Place
 _READS_AT_ONCE = 16
 
 
-def write_record(root: Place, number: int, ranges: str, manifest: str, at: datetime | None = None) -> None:
+def write_record(root: Place, number: int, ranges: str, manifest: str) -> None:
     """Write the record of a sealed batch, in one step.
 
-    An existing record is the same, or of a batch that never entered the log, so it is replaced. *at* is when the batch
-    was bound, if that is not now.
+    An existing record is the same, or of a batch that never entered the log, so it is replaced.
     """
     place, sealed = _place(root, number), {"batch": number, "ranges": ranges, "manifest": manifest}
-    moment = (at or datetime.now(UTC)).isoformat()
-    content = json.dumps({**sealed, "at": moment}, ensure_ascii=False).encode()
+    content = json.dumps({**sealed, "at": datetime.now(UTC).isoformat()}, ensure_ascii=False).encode()
     if isinstance(place, Path):
         make_folders(str(place.parent))
         # Atomic: after a crash only another name exists. On disk before the log's commit.

@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
         return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
 
     def proof(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool | None:
-        """By its statistics, whether all rows of a row group are wanted changes (True), none is (False), or unknown."""
+        """By its statistics: a row group has only changes in these buckets (True), nothing wanted (False), or None."""
         asked: dict[str, tuple[Any, Any]] = {
             "tbl": (self.sources[0], self.sources[-1]),
             "bucket": (self.low, self.high - 1),

@@ -77,7 +77,7 @@ class Written:
 
 
 class LogWriter:
-    """Collects the rows of one task and writes them as log files; a file gets its name only when it is complete."""
+    """Collects the rows of one task, and writes them as log files under names that are used once."""
 
     def __init__(self, root: Place, batch: int, attempt: str, task: int) -> None:
         self._root, self._batch, self._attempt, self._task = root, batch, attempt, task

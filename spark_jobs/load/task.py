@@ -94,7 +94,7 @@ class ExportTask:
 class LoadedChunk(NamedTuple):
     """The result of a chunk: its staged files in order, or the error, which is returned instead of raised.
 
-    *shortest* has the length in bytes of the shortest value of each fixed-length column (G-86).
+    *shortest* has the length in bytes of the shortest value of each column that may have a fixed-length type (G-86).
     """
 
     chunk: int
@@ -114,7 +114,7 @@ class Rows(Protocol):
 
 
 def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, int]) -> Iterator[pa.Table]:
-    """Pass rows through, and note in *shortest* the shortest value of each fixed-length column, in bytes."""
+    """Pass rows through, and note in *shortest* the shortest value of columns that may have a fixed-length type."""
     names = [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None]
     for table in rows:
         for name in names:

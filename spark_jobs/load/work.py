@@ -200,7 +200,7 @@ class LoadWork:
 
 
 def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
-    """Refuse an export with values shorter than their fixed-length type: trailing blanks were cut (G-86)."""
+    """Refuse an export with values shorter than their fixed-length type: trailing blanks or zeros were cut (G-86)."""
     for column in plan.columns:
         length = filled_length(column.sql_type or "")
         if length is not None and shortest.get(column.name, length) < length:
