@@ -138,7 +138,7 @@ class _Points:
         return _of(found, found.ranges)
 
     def _new_within(self, backfill: Backfill) -> Scope:
-        # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
+        # An operator asked for the interval: all of it is bound, however much one run may read otherwise.
         transport = self._driver.source.transport.unlimited()
         _, found = self._look_into(transport)
         return _of(found, transport.within(found.ranges, backfill.interval))
@@ -150,7 +150,7 @@ class _Points:
         return 0 if horizon is None else horizon.batch
 
     def _bound_before(self, backfill: Backfill) -> Scope:
-        # Asked anew whenever binding is tried: a horizon that moves meanwhile takes the version that binding compares.
+        # Read again for each attempt to bind: a horizon that moves meanwhile raises the version that binding compares.
         above = self._driver.ledger.bound_above(self._batch_below(backfill))
         bound = [b for b in above if is_of_source(b.name)]
         chosen = self._driver.source.transport.bound_before(bound, backfill.interval)

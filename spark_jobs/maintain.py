@@ -98,7 +98,7 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         states = reader.tables()
         untyped = untyped_letters(reader, settled_letters(ledger, mirror.name))
-        # A letter about a table that is not mirrored is of no concern to any that is.
+        # A dead letter of a table that is not mirrored does not concern the others.
         letters = [one for one in (*read_open_letters(mirror, ledger), *untyped) if one.table in {None, *states}]
         waiting = [(f.epoch, f.pos) for f in fragments]
         moved, of_tables = advance(

@@ -169,7 +169,7 @@ class _Proving:
                 break
             log.info("%d tables have keys that differ: another look in %s s", len(looking), self._settle)
             self._sleep(self._settle)
-            # What was committed before the last look has reached the place where it is read by now.
+            # What was committed before the last look has arrived by this time where it is read.
             ends = self._ends() if ends is None or isinstance(ends, str) else ends
             waiting, open_batch = len(self._extracted.open_fragments()), self._reader.mirror().open_batch
             self._behind = (
@@ -247,7 +247,7 @@ class _Proving:
 
     def _as_published(self, source: Source, state: TableState) -> Source:
         """Hash the source's columns as in the published files. Raises ``TABLE_REDECLARED`` for another salt."""
-        # Where the mirror file hashes a column no more, its source is typed by itself: then the types differ.
+        # If the mirror file no longer hashes a column, its source has its own type: then the types differ.
         there = {column.name for column in source.columns if column.type == "string"}
         salted = {name: check for name, check in state.columns.salted.items() if name in there}
         if not salted:
@@ -265,7 +265,7 @@ class _Proving:
         files = self._reader.published(case.state.id, row.generation)
         target = Target(self._spark, table_place(self._tables, case.state.folder), case.state.columns.renamed)
         finding = self._findings.get(case.table.source)
-        # The last file alone in its folder tells nothing (F-35): whether it is applied, the table's newest change does.
+        # A last file that is alone in its folder may be applied or not (F-35): the newest change of the table shows it.
         applied = row.confirmed if finding is None or not finding.backlog.files else finding.applied
         open_files = [
             file
@@ -341,7 +341,7 @@ class _Proving:
             dropped = 0 if horizon is None else horizon.dropped
             reached = self._reader.highest(source, dropped).values() if dropped else ()
             if any(text >= case.source.since for text in reached):
-                return None  # the log no longer tells which keys were changed since the export
+                return None  # the log no longer shows which keys were changed since the export
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
         if reaching:
             contents += self._reader.history(source, committed, reaching)

@@ -187,7 +187,7 @@ def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datet
 def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
     m, p = t.mirrored_table.c, t.published_file.c
     mine = sa.select(m.id).where(m.mirror == mirror)
-    # As an expression the table is no way in: by it, a database would read the whole history of each.
+    # An expression hides the index on the table, by which a database would read the complete history of each table.
     return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
 
 

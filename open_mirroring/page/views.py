@@ -349,7 +349,7 @@ def _fate(number: int, table: TableView) -> str:
         return "not known"
     if number <= table.applied:
         return "applied"
-    # The service leaves the newest file where it is, so nothing there tells whether it was applied (F-35).
+    # The service leaves the newest file where it is, so whether it was applied does not show (F-35).
     return "waits at the target" if table.backlog.files else "not known: the newest file stays there"
 
 

@@ -1,8 +1,8 @@
 """The protocol that publishes one table: intend, stage, seal, rename, confirm.
 
 It is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next state with the
-next request. It does no I/O and reads no clock. So the runtime drives many tables in parallel, and a test, the explorer,
-drives every interleaving of several writers through the same function.
+next request. It does no I/O and reads no clock. So the runtime drives many tables in parallel, and a test, the
+explorer, drives every interleaving of several writers through the same function.
 
 A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to the part that computes and
 stages rows. A *reply* says what is known of its outcome.

@@ -67,7 +67,7 @@ def file_sequence(
             absent[_why_absent(number, final, moved, old=old)].append(number)
     evidence = {
         "moved": max(moved, default=0),
-        # A gap left the folder by somebody else's hand: it is no evidence for itself.
+        # Someone else removed a file that is a gap, so its absence does not show that it was applied.
         "left the folder": min([*final, *absent["gap"]], default=1) - 1,
     }
     applied = min(max(evidence.values()), confirmed)

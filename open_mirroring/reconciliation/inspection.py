@@ -209,7 +209,7 @@ class _Looking:
         unknown = [(number, path) for number, path in numbers if number is not None and number > state.row.intended]
         if not unknown:
             return "", ""
-        from open_mirroring.landing_zone.data_file import read_footer  # brings Arrow, which no other look waits for
+        from open_mirroring.landing_zone.data_file import read_footer  # loads Arrow, which is slow and rarely needed
 
         number, path = max(unknown)
         with self._store.fetch(path) as local:

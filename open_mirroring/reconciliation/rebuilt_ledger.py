@@ -175,7 +175,7 @@ def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, 
         db.execute(t.publication.insert().values(rebuilt | batches | said))
     if decision.purged:
         # The newest of those that are gone: the service removes what it applied long ago, and in order (F-36). No
-        # earlier than its newest batch was read; so one that is too young for that is missed as ever.
+        # earlier than its newest batch was read; so one that is too young for that is still reported as missing.
         above = decision.found.files[0]
         assert above.footer is not None
         is_first = above.number == above.footer.first_number
@@ -215,7 +215,7 @@ def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], numb
 
 def _stop(db: Connection, table_id: str, unknown: UnknownTable, newest: int) -> None:
     c = t.mirrored_table.c
-    # A stop that a batch recorded may say that the log lacks something: then only a load tells the rows.
+    # A stop that a batch recorded may mean that the log lacks something: then only a load has all rows.
     stopped = t.mirrored_table.update().where(c.id == table_id, c.stop_code.is_not(None))
     db.execute(stopped.values(log_from=newest))
     stop_table(db, table_id, LEDGER_UNKNOWN, unknown.why)

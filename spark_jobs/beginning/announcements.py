@@ -82,7 +82,7 @@ def announcements(
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
     if database is None:
         return dict(sorted(tables.items()))
-    from spark_jobs.sources.jdbc.tables import catalog  # brings a database's client, which few looks ask for
+    from spark_jobs.sources.jdbc.tables import catalog  # loads a database's client, which is rarely needed
 
     for one in catalog(database, spark):
         known = tables.get((one.schema, one.table))

@@ -39,7 +39,7 @@ def check(arguments: argparse.Namespace) -> Exit:
     sampled: dict[str, list[Problem]] = {}
     is_sampled = arguments.sample is not None or arguments.database is not None
     for mirror in mirrors if is_sampled and not problems else ():
-        from spark_jobs.cli.beginning import sampled_mirror  # brings Spark's Python, which other looks do not wait for
+        from spark_jobs.cli.beginning import sampled_mirror  # loads Spark's Python, which is slow
 
         mistakes, sampled[mirror.name] = sampled_mirror(mirror, arguments)
         problems += mistakes
@@ -73,7 +73,7 @@ def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
     """How the source sends key changes, as text, and warnings about its set-up."""
     if not mirror.source.is_surveyed:
         return "", []
-    from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for
+    from spark_jobs.sources import registry, source_survey  # loads Spark's Python, which is slow
 
     return registry.format_of(mirror).key_changes, source_survey.warnings(mirror)
 
@@ -83,7 +83,7 @@ def problems_of(mirror: Mirror) -> list[Problem]:
     found = check_mirror(mirror)
     found += check_landing_zone(mirror)
     if mirror.structures:
-        from spark_jobs.sources.source_survey import check_structures  # brings Spark's Python
+        from spark_jobs.sources.source_survey import check_structures  # loads Spark's Python
 
         found += check_structures(mirror)
     if all(problem.path != "ledger" for problem in found):
@@ -166,7 +166,7 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
     published = [state for state in states if state.columns.columns]
     if not published:
         return {}
-    from spark_jobs.publish.publication import Preparation  # brings DuckDB, which a mirror that is new does without
+    from spark_jobs.publish.publication import Preparation  # loads DuckDB, which a new mirror does not need
 
     try:
         preparation = Preparation(mirror, reader)

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed("interrupted; the next run goes on from here", INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has gone; Python must not try to flush what is left of it.
+        # The reader of our output has ended; Python must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

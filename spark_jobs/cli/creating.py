@@ -62,7 +62,7 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     log.info("the mirrored database %s is there", database.name)
     address = zone_address(mirror)
     assert isinstance(address, OneLakeZone)
-    # Looked at before anything is written: what is there may be another deployment's.
+    # Inspected before anything is written: the tables there may belong to another deployment.
     found = inspect_mirror(mirror, ledger, address)
     if any(finding.code in (FOREIGN_WRITER, LEDGER_LOST) for finding in found.values()):
         return Created(database.workspace, database.id, settled(api, database).said, {}, {}, gate(found).stopped)

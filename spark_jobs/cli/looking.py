@@ -80,7 +80,7 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
 
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """Print the newest dead letters. With ``--raw`` their content goes into a file, never to the terminal."""
-    from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw  # brings Arrow
+    from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw  # loads Arrow
 
     mirror = load_mirror(arguments.file)
     log_root = log_place(mirror)

@@ -114,7 +114,7 @@ class BatchWriting:
         if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
             return merge(self.corrections().read(batch, attempt, scope.ranges), (), self.format.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
-        # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
+        # Structures that the mirror file gave earlier are kept to find the new ones among them, and are not used.
         known = [*self.given, *(schema for schema in kept if schema.topic not in (BY_HAND, SENT_BY))]
         untried = sorted(set(self.given) - set(kept))
         open_before = self.letters() if scope.purpose in ("reread", "replay") else []
@@ -181,7 +181,7 @@ class BatchWriting:
         parts = self._read(batch, attempt, tasks, known, watched, first_task=0)
         announced = self._new_schemas(parts, known)
         if announced:
-            # A structure may stand behind its messages, in another task: those that missed it are read once more.
+            # A structure may come after its messages, in another task: tasks that missed it are read again.
             # So may one that its topic announces for another table than the one whose its messages were taken for.
             wrong = {note for note, _ in misread(announced, announced)}
             again = [i for i, part in enumerate(parts) if part.written.fragments or wrong.intersection(part.schemas)]
@@ -190,7 +190,7 @@ class BatchWriting:
             repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
             for index, part in zip(again, repeated, strict=True):
                 parts[index] = part
-            # What is read by the structures of another topic tells only now that its topic used its ids (K-85).
+            # Only now is it known which topics used ids that another topic had announced (K-85).
             announced += sorted({schema for part in repeated for schema in part.schemas} - {*schemas})
         return parts, announced, 2 * max(len(tasks), len(full))
 

@@ -75,7 +75,7 @@ class LoggedCorrections:
             log.info("%s: the table was reset or dropped since it was bound", wanted.name)
             return Part()
         keys = keys_to_correct(recorded.proof, bool(table.key))
-        # Noted before a row is read: what is logged by now was committed before, and so is in the rows.
+        # Noted before a row is read: what is logged already was committed before, and so is in the rows.
         places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
         gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
         source = source_side(self.spark, self.mirror, table, None, gone, reader.streamed_types(state.id))

@@ -58,7 +58,7 @@ def dead_letters(
     log_root: Place, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
 ) -> ListedLetters:
     """The newest *limit* dead letters of a mirror, without those that are *settled*."""
-    # Settled letters are skipped, so as many more have to be read.
+    # Settled dead letters are skipped, so as many more have to be read.
     found = _unreadable(log_root, limit + 1 + len(settled))
     found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
     for one in untyped_letters(reader, settled):

@@ -207,7 +207,7 @@ def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
         try:
             return JdbcTable(spark, load.connection, split_source_name(load.table or table.source)).size()
         except MirroringError:
-            return sys.maxsize  # whoever reads the table is told why
+            return sys.maxsize  # reading the table reports the error
     if load is None:
         return sys.maxsize
     return sum(piece.weight for chunk in plan.remaining for piece in pieces_of(plan.chunks[chunk]))
@@ -333,7 +333,7 @@ def _plan_jdbc(
         settings_of(table),
         columns,
         tuple([column, *part] for part in parts),
-        # A row whose key does not tell its chunk may move between two chunks while they are read.
+        # A row whose key does not determine its chunk may move between two chunks while they are read.
         together=column is not None and bool(table.key) and column.name not in table.key,
         hand_over_batch=hand_over,
     )

@@ -173,7 +173,7 @@ def _create(
 ) -> tuple[StagedFile, ...]:
     store = open_store(zone)
     folder = layout.staging_folder(target.folder, target.footer.generation)
-    # Named anew by every attempt, a repeated Spark task included.
+    # Each attempt has a new name, a repeated Spark task included.
     name = f"{folder}/{target.footer.first_number:020d}.{uuid4().hex}"
     return tuple(
         create_staged(store, f"{name}.{index:04d}", local, one, target.file_schema, target.landed_keys)

@@ -132,7 +132,7 @@ class LoadWork:
         try:
             source = JdbcTable(self._spark, load.connection, split_source_name(load.table or one.table.source))
             answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
-            # Looked at behind the reading: what is logged by now may be in what was read.
+            # Checked after reading: changes that are logged at this time may be in the rows.
             logged = self._reader.highest(one.state.source, self._reader.mirror().committed)
             refuse_handed_over(one.table, one.state.row.generation, max(logged.values(), default=None))
         except MirroringError as error:

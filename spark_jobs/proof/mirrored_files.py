@@ -108,7 +108,7 @@ class Target(Side):
         self.changed = committed_at(place, self.version)
         schema = pa.schema(table.schema().to_arrow())
         sources = {field.name: at_source.get(field.name.casefold(), field.name) for field in schema}
-        # Of what made a row the source's table says nothing (G-118).
+        # The source has no columns for what `extra_columns` add (G-118).
         landed = {field: _landing(field, sources[field.name]) for field in schema}
         of_source = [field for field, column in landed.items() if not column.tells]
         self.columns = tuple(landed[field] for field in of_source)
@@ -175,7 +175,7 @@ def tables_place(mirror: Mirror) -> Place:
 def table_place(root: Place, folder: str) -> Place | None:
     """The place of the Delta table for a landing zone folder; None if there is none."""
     schema, table = split_table_folder(folder)
-    # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
+    # A table without schema comes into the default one, or is at the top if there are no schemas (F-03).
     places = [root / DEFAULT_SCHEMA / table, root / table] if schema is None else [root / schema / table]
     return next((place for place in places if (place / "_delta_log").is_dir()), None)
 

@@ -68,7 +68,7 @@ class ZonePorts:
 
     def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
         """Create a file of the folder if it is absent, in one step: readers never see half of it (F-10, F-38)."""
-        # What a crash leaves behind lies in staging under a number below every other, where it is swept.
+        # What a crash leaves behind is in staging, under a number below every other, and is removed.
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
         create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
 

@@ -79,7 +79,7 @@ def _counted(root: Place, identities: Sequence[str], file: str) -> _Counted:
         groups = some.group_by(_GROUP).aggregate([([], "count_all"), ("pos", "min"), ("pos", "max")])
         for line in groups.to_pylist():
             group = (line["kind"], line["tbl"], line["epoch"])
-            # No row of ours lacks its batch; one of somebody else's is counted as batch 0, which nobody ever bound.
+            # Our rows all have a batch; a row of another writer is counted as batch 0, which was never bound.
             rows.append(LogCount(line["batch"] or 0, *group, line["count_all"], line["pos_min"], line["pos_max"]))
         mine = some.filter(pc.and_(pc.equal(some["kind"], FRAGMENT), pc.is_in(some["fragment_of"], waiting)))
         for line in mine.group_by(["fragment_of", "batch"]).aggregate([([], "count_all")]).to_pylist():

@@ -52,7 +52,7 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
 
         what = f"the change log ends before batch {row.committed}, the newest one that the ledger knows"
         for source in needing:
-            # Kept in the ledger: only a load builds such a table anew.
+            # Kept in the ledger: only a load builds such a table again.
             ExtractLedger(ledger, mirror.name).stop_table(source, LOG_DAMAGED, what)
         raise _log_behind(mirror, what, needing)
 
@@ -95,7 +95,7 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
     """The problems if the ledger knows nothing of what is published or logged; it changes and creates nothing."""
     try:
-        # The log first, and the tables once more at the end: a run that is under way makes nobody's ledger a lost one.
+        # The log first, and the tables again at the end: a run that is under way must not look like a lost ledger.
         newest = _logged(mirror)
         bound, known = _look(mirror)
         problems = [] if (ahead := _ahead(mirror, newest, bound)) is None else [ahead]
