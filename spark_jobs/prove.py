@@ -369,7 +369,7 @@ class _Proving:
             case.keys.append(DifferingKey(line["key"], Kind(line["kind"]), columns))
 
     def _ends(self) -> Mapping[str, int] | str:
-        """How far the source's changes reach after a look; a text if that cannot be found out."""
+        """How far the source's changes reach after a comparison; a text if that cannot be found out."""
         try:
             return transport_of(self._mirror).ends(self._spark, self._extracted.bound())
         except MirroringError as error:

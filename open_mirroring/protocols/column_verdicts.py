@@ -150,8 +150,8 @@ def _possible_names(
 ) -> Sequence[str] | None:
     """The new names that a missing column may have; None if it was dropped.
 
-    An empty list means that its new name may be one that `columns` leaves out. For mirrored columns, any source may
-    have renamed it between two incarnations of the stream (G-12).
+    An empty list means that its new name may be one that `columns` leaves out. Between two epochs of the stream, any
+    source may have renamed a mirrored column (G-12).
     """
     is_other_stream = bool(gone.after) and gone.since.partition(":")[0] != gone.after.partition(":")[0]
     is_hidden = source.leaves_out and (source.renames or is_other_stream)

@@ -89,7 +89,7 @@ class DifferingKey(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The progress of a table at the time of a look.
+    """The progress of a table when its two sides were compared (a *look*).
 
     *batch* is the newest log batch of which the target shows all changes. *highest* is the newest change of the table
     in these batches, as ``epoch ordinal:position``; None if there is none.
@@ -153,7 +153,7 @@ class Proof:
 
     @property
     def equal(self) -> int:
-        """The number of keys that were equal in a look."""
+        """The number of keys that were equal in at least one comparison."""
         ours = self.counts.get(Kind.EXTRA, 0)
         return max(0, self.rows_source - (self.differing - ours) - self.unproven) if not self.code else 0
 
@@ -182,7 +182,7 @@ class Proof:
 
 
 def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: int | None, open_fragments: int) -> str:
-    """Why the change log may lack a change from before a look; "" when it contains all of them."""
+    """Why the change log may lack a change from before a comparison; "" when it contains all of them."""
     unread = sorted(name for name, end in ends.items() if bound.get(name, 0) < end)
     if unread:
         return f"the source had sent more than is in the change log: {', '.join(map(repr, unread[:3]))}"
@@ -243,7 +243,7 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
 
 
 def position_above(highest: str | None, stream_from: str | None, *, removes: bool) -> str:
-    """The position that a correction's change gets in the newest incarnation of a table's stream.
+    """The position that a correction's change gets in the newest epoch of a table's stream.
 
     It is above the transaction of *highest*, and above *stream_from* (from where changes count over the initial load),
     but below any later transaction. Raises ``REPAIR_REFUSED`` if no change of the table was ever logged.

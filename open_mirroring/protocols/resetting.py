@@ -57,7 +57,7 @@ class ResetRow:
 
 
 class Sight(Enum):
-    """The result of a look at the target."""
+    """What was seen of the table at the target."""
 
     THERE = "there"
     ABSENT = "absent"

@@ -44,7 +44,7 @@ class Part:
 
 
 def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
-    """Merge the results of all tasks into one manifest; *partitions* is how many partitions carry changes."""
+    """Merge the results of all tasks into one manifest; *partitions* is how many partitions have changes."""
     counts = Counter[str]()
     for part in parts:
         counts.update(part.counts)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
-"""Settings that may change while a load is under way: the plan keeps the first, and the others change no rows."""
+"""Settings that may differ when a load is continued: the plan keeps `stream_from`, and the others change no rows."""
 
 
 _MAY_BE_OLD = "the task may not apply its changes to the table that was loaded"
