@@ -1,4 +1,4 @@
-"""Spark job: approves a correction; a proof names the keys, and a batch of the change log carries their rows.
+"""Spark job ``corrections``: logs the rows that a proof found to differ, read from the source again.
 
 ``spark-submit spark_jobs/corrections.py MIRROR.yaml --proof ID --approved-by NAME --why TEXT``, or :func:`correct` in a
 running session. The next tick publishes the logged rows.
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 
 class Corrected(NamedTuple):
-    """What a correction did: the keys that are in the log by now, and why not, where they are not."""
+    """The result: the number of keys now in the log, or why the rows could not be read yet."""
 
     keys: int
     waits: str = ""
 
     @property
     def exit(self) -> Exit:
-        """On hold where the rows could not be read yet."""
+        """On hold if the rows could not be read yet."""
         return Exit.ON_HOLD if self.waits else Exit.DONE
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
-    """Log the rows of the keys that a proof found to differ, as the source has them now; once for each proof."""
+    """Log the rows that a proof found to differ, as the source has them now; once a proof (``REPAIR_REFUSED``)."""
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
     recorded = proofs.find(proof_id)
     states = {state.id: state for state in reader.tables().values()}

@@ -39,12 +39,12 @@ log = logging.getLogger(__name__)
 
 
 class Extracted(NamedTuple):
-    """What a run did: the newest batch that it completed (None: nothing to read), and its messages by disposition.
+    """The result of a run: the newest completed batch (None: nothing to read), and its messages by outcome.
 
-    *waiting_files* are not whole yet; *withheld* of them hold something already, *overdue* ones seem to be left by
-    their writer. *joined* tables joined by a pattern (G-70). *gone* is what a backfill should read again and the source
-    no longer has. *losses*, *told* and *published* are of the job, which asks for them; :func:`extract` leaves them
-    empty.
+    *waiting_files* are incomplete files; *withheld* are those that contain something already, *overdue* those that were
+    not written to for long. *joined* are tables that joined by a pattern (G-70). *gone* is what a backfill should have
+    read again, but the source no longer has. The job fills *losses*, *told* (a loss report) and *published*;
+    :func:`extract` leaves them empty.
     """
 
     batch: int | None
@@ -61,10 +61,10 @@ class Extracted(NamedTuple):
 
 
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
-    """Bind, write, seal and commit one batch; finish a batch that an earlier run left open first.
+    """Bind, write, seal and commit one batch; a batch that an earlier run left open is finished first.
 
-    First the dead letters of tables whose key was mended are decoded again, as one batch (G-69). A *backfill* comes
-    next: one batch of what was never bound of its interval, and one of what is read again.
+    Before that, dead letters of tables whose key was corrected are decoded again, as a batch of their own (G-69). A
+    *backfill* comes next: one batch of what was never read of its interval, and one of what is read again.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
@@ -73,7 +73,7 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
 
 
 class _Points:
-    """Says what extraction binds: first the ranges of a backfill, then everything that was never bound."""
+    """Decides what each batch reads: first the ranges of a backfill, then everything new."""
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
         self._mirror, self._ledger = mirror, ledger
@@ -103,7 +103,7 @@ class _Points:
         return done._replace(overdue=self._overdue)
 
     def _read_mended(self) -> None:
-        """Decode again what wrong keys rejected; a table of which a change is hidden still is stopped again."""
+        """Decode dead letters again after a table's key was corrected; stop it again if one is still unreadable."""
         tables = self._driver.ledger.mended_tables()
         if not tables:
             return
@@ -138,19 +138,19 @@ class _Points:
         return _of(found, found.ranges)
 
     def _new_within(self, backfill: Backfill) -> Scope:
-        # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
+        # An operator asked for the interval: all of it is bound, however much one run may read otherwise.
         transport = self._driver.source.transport.unlimited()
         _, found = self._look_into(transport)
         return _of(found, transport.within(found.ranges, backfill.interval))
 
     def _batch_below(self, backfill: Backfill) -> int:
-        """The batch above which everything may be read again."""
+        """The batch of the horizon; only later batches may be read again."""
         horizon = self._horizon()
         refuse_below_horizon(backfill.interval, None if horizon is None else horizon.at)
         return 0 if horizon is None else horizon.batch
 
     def _bound_before(self, backfill: Backfill) -> Scope:
-        # Asked anew whenever binding is tried: a horizon that moves meanwhile takes the version that binding compares.
+        # Read again for each attempt to bind: a horizon that moves meanwhile raises the version that binding compares.
         above = self._driver.ledger.bound_above(self._batch_below(backfill))
         bound = [b for b in above if is_of_source(b.name)]
         chosen = self._driver.source.transport.bound_before(bound, backfill.interval)
@@ -160,7 +160,7 @@ class _Points:
         return Scope("reread", sorted(chosen.ranges))
 
     def _look_into(self, transport: Transport) -> tuple[Mapping[str, int], Found]:
-        """What is bound, and what the source has beyond it."""
+        """The offsets bound so far, and what the source has beyond them."""
         ledger = self._driver.ledger
         bound = ledger.bound()
         return bound, transport.find(self._driver.spark, bound, partial(ledger.seen_versions, bound=bound))
@@ -179,7 +179,7 @@ class _Points:
         return found
 
     def _listen(self) -> None:
-        """Keep what the source tells beside its changes: once these are read, so that its word can be held to them."""
+        """Record what the source's control tables report, after its changes were read so that both can be compared."""
         source = self._driver.source
         told = source.transport.told(self._driver.spark)
         known = {name: table.source for name, table in source.tables.items()}
@@ -196,7 +196,7 @@ class _Points:
 
 
 def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:
-    """A batch of ranges that a look at the source has found."""
+    """A batch of ranges that were found at the source."""
     chosen = sorted(ranges)
     versions = {one.name: found.versions[one.name] for one in chosen if one.name in found.versions}
     return Scope("new", chosen, versions=versions)
@@ -217,7 +217,7 @@ def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: arg
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
-    """The backfill that arguments ask for; None when they name no interval. Raises ``ARGUMENT_INVALID``."""
+    """The backfill that the arguments ask for; None without an interval. Raises ``ARGUMENT_INVALID``."""
     if not (arguments.start or arguments.end or arguments.reread):
         return None
     return Backfill(parse_interval(arguments.start or "", arguments.end or ""), arguments.reread)

@@ -1,7 +1,8 @@
-"""Spark job: writes a snapshot of every table that has an initial load, as files without markers in the landing zone.
+"""Spark job: loads the first rows of every table that has an initial load into the landing zone.
 
-``spark-submit spark_jobs/initial_load.py MIRROR.yaml [--tables a,b]``, or :func:`load`. The next run resumes what a
-killed one left open. A row that cannot be loaded stops its table, and no other.
+The files have no row markers, so the target inserts all rows. ``spark-submit spark_jobs/initial_load.py MIRROR.yaml
+[--tables a,b]``, or :func:`load`. The next run resumes what a killed one left open. A row that cannot be loaded stops
+its table, and no other.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHUNKS_PER_CORE = 2
-"""Chunks of loads in one log batch, for each core: what a killed run may have to read again."""
+"""Load chunks in one batch, for each core; a killed run has to read at most so many again."""
 
 
 class Loaded(NamedTuple):
-    """What a run did: rows loaded and new file numbers per table; tables on hold and stopped, with the reason.
+    """The result: rows loaded and new file numbers by table; tables on hold and stopped, with the reason.
 
-    *losses* are what tables of the mirror lack, or may, whichever were loaded.
+    *losses* are those of all tables of the mirror.
     """
 
     rows: Mapping[str, int]
@@ -61,14 +62,14 @@ class Loaded(NamedTuple):
 def load(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None, *, mirroring: bool = True
 ) -> Loaded:
-    """Load every table (of *only*, if given) that has an initial load and is not loaded yet.
+    """Load every table (only those in *only*, if given) that has an initial load and is not loaded yet.
 
     Without *mirroring* the target applies nothing until all is loaded, so no table waits for its backlog (F-42).
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID`` for a name in *only* that the mirror does not have.
-        TransientError: ledger, store or a source do not answer; everything else was done first, and the next run
-            goes on where this one stopped.
+        TransientError: ledger, store or a source do not answer. Everything else was done first, and the next run
+            continues from there.
     """
     declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
@@ -118,9 +119,9 @@ def _log(
     loading: Sequence[Table],
     held: dict[str, str],
 ) -> dict[str, int]:
-    """Carry loads into the change log; how many rows of each.
+    """Write loads into the change log; returns the number of rows by table.
 
-    *held* learns why a table's load waits for the next run.
+    Adds to *held* the reason why a table's load waits for the next run.
     """
     sources, planned = [table.source for table in loading], reader.tables()
     plans = {table.source: planned[table.source].start.load_plan for table in loading}

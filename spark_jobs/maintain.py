@@ -1,7 +1,8 @@
-"""Job: moves the horizon, drops the log below it, and removes files that nothing refers to.
+"""Job: moves the horizon, drops older changes from the log, and removes files that nothing refers to.
 
-``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent. The
-change log is never rewritten or compacted: workers read its files by sealed names, order and statistics.
+The horizon is the position up to which all is published for good. ``spark-submit spark_jobs/maintain.py MIRROR.yaml``,
+or :func:`maintain`. It may run next to other jobs, and be repeated. The change log is never rewritten or compacted,
+because workers read its files by their sealed names.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _TRIES = 3
 
 
 class Maintained(NamedTuple):
-    """What a run did.
+    """The result of a run.
 
-    The source may be read again from the moment *horizon*; every batch above *horizon_batch* is above H of its tables.
-    *moved* has the new H of tables as ``ordinal:major``, *held_by* what keeps the horizon. *vacuumed* counts files of
-    the log, *swept* staged objects, *forgotten* entries of the ledger.
+    The source may be read again from the time *horizon* on; all batches above *horizon_batch* are kept. *moved* are the
+    new horizons by table, as ``ordinal:major``; *held_by* is what prevents a later horizon. *vacuumed* counts files of
+    the log, *swept* staged files, *forgotten* entries of the ledger.
     """
 
     horizon: datetime | None
@@ -61,7 +62,7 @@ class Maintained(NamedTuple):
 def maintain(
     mirror: Mirror, ledger: Engine, spark: SparkSession | None = None, *, now: datetime | None = None
 ) -> Maintained:
-    """Do what is due; nothing here needs Spark (``CHANGED_MEANWHILE``, ``LOG_DAMAGED``, ``LEDGER_LOST``)."""
+    """Do the maintenance that is due, without Spark (``CHANGED_MEANWHILE``, ``LOG_DAMAGED``, ``LEDGER_LOST``)."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     moment = now or datetime.now(UTC)
@@ -97,7 +98,7 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         states = reader.tables()
         untyped = untyped_letters(reader, settled_letters(ledger, mirror.name))
-        # A letter about a table that is not mirrored is of no concern to any that is.
+        # A dead letter of a table that is not mirrored does not concern the others.
         letters = [one for one in (*read_open_letters(mirror, ledger), *untyped) if one.table in {None, *states}]
         waiting = [(f.epoch, f.pos) for f in fragments]
         moved, of_tables = advance(

@@ -1,7 +1,7 @@
-"""Spark job: compares the source's tables with the mirrored ones, row by row.
+"""Spark job ``prove``: compares the source's tables with the mirrored ones, row by row, and changes neither.
 
-``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session.
-:mod:`open_mirroring.protocols.proving` decides when a key certainly differs. Source and target are only read.
+``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session. When a key
+counts as different is decided in :mod:`open_mirroring.protocols.proving`.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_KEYS = 250_000
-"""So many keys of a table that differ are looked at again, and held on the driver meanwhile."""
+"""At most so many differing keys of a table are looked at again; the driver holds them in memory."""
 _AT_ONCE = min(8, max(2, os.cpu_count() or 1))
 _NOWHERE = Position(0, None)
 
 
 class Proved(NamedTuple):
-    """What a run proved, by source table."""
+    """The results of a run by source table, as JSON values."""
 
     tables: Mapping[str, Mapping[str, Any]]
 
     @property
     def exit(self) -> Exit:
-        """A difference for certain, then what is not proved; 0 only when all are equal."""
+        """The exit code: a certain difference first, then anything not proved; 0 only if all are equal."""
         verdicts = {table["verdict"] for table in self.tables.values()}
         if ProofVerdict.DIFFERENT in verdicts:
             return Exit.NOT_EQUAL
@@ -87,7 +87,7 @@ class Proved(NamedTuple):
 
 
 class ProofOptions(NamedTuple):
-    """Options of a run: *exports* by source table override the mirror file; None: as the mirror file says."""
+    """Options of a run; None means the setting in the mirror file. *exports* are by source table."""
 
     exports: Mapping[str, ProofExport] | None = None
     settle_seconds: float | None = None
@@ -123,11 +123,11 @@ def prove(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Proved:
-    """Compare every table (of *only*, if given) with its source, and keep what was found in the ledger.
+    """Compare every table (only those in *only*, if given) with its source, and record the results in the ledger.
 
-    A table that cannot be compared is unproven, with a code that says why; the others go on. Its last proof stays.
-    Raises ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` where none can be compared; ``PLACE_MISSING``; what ledger and zone
-    do.
+    A table that cannot be compared is UNPROVEN, with a code and reason; the others go on, and its last proof is kept.
+    Raises ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` if no table can be compared; ``PLACE_MISSING``; and the errors of
+    ledger and landing zone.
     """
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
@@ -169,7 +169,7 @@ class _Proving:
                 break
             log.info("%d tables have keys that differ: another look in %s s", len(looking), self._settle)
             self._sleep(self._settle)
-            # What was committed before the last look has reached the place where it is read by now.
+            # What was committed before the last look has arrived by this time where it is read.
             ends = self._ends() if ends is None or isinstance(ends, str) else ends
             waiting, open_batch = len(self._extracted.open_fragments()), self._reader.mirror().open_batch
             self._behind = (
@@ -196,7 +196,7 @@ class _Proving:
         return cases
 
     def _look_at(self, cases: Sequence[_Case], look: Callable[[_Case], None]) -> None:
-        """Look at several tables at a time, because planning of small tables leaves the cores idle."""
+        """Look at several tables at the same time, because small tables alone would leave processor cores idle."""
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
         begun = time.monotonic()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -246,8 +246,8 @@ class _Proving:
             case.left = found.slice(0, _MOST_KEYS) or None
 
     def _as_published(self, source: Source, state: TableState) -> Source:
-        """The source with hashes where the published files have them. Raises ``TABLE_REDECLARED`` for another salt."""
-        # Where the mirror file hashes a column no more, its source is typed by itself: then the types differ.
+        """Hash the source's columns as in the published files. Raises ``TABLE_REDECLARED`` for another salt."""
+        # If the mirror file no longer hashes a column, its source has its own type: then the types differ.
         there = {column.name for column in source.columns if column.type == "string"}
         salted = {name: check for name, check in state.columns.salted.items() if name in there}
         if not salted:
@@ -259,13 +259,13 @@ class _Proving:
         return hashed_source(source, sorted(salted), salt)
 
     def _target(self, case: _Case) -> Target:
-        """Pin the newest version of the target, after noting which batches it shows at least."""
+        """Open the newest version of the target, and note up to which batch it certainly has all changes."""
         case.state = self._reader.tables(case.table.source)[case.table.source]
         row = case.state.row
         files = self._reader.published(case.state.id, row.generation)
         target = Target(self._spark, table_place(self._tables, case.state.folder), case.state.columns.renamed)
         finding = self._findings.get(case.table.source)
-        # The last file alone in its folder tells nothing (F-35): whether it is applied, the table's newest change does.
+        # A last file that is alone in its folder may be applied or not (F-35): the newest change of the table shows it.
         applied = row.confirmed if finding is None or not finding.backlog.files else finding.applied
         open_files = [
             file
@@ -283,7 +283,7 @@ class _Proving:
         return f"{max(known).epoch}:{max(known).text}" if known else None
 
     def _differing(self, case: _Case, target: Target) -> pa.Table:
-        """The keys that differ, of those that differed at the look before if there was one."""
+        """The keys that differ; at a second look, only those that differed at the first are compared."""
         assert case.source is not None and case.shape is not None
         sides = (case.source, target)
         return differing_keys(self._spark, sides, case.shape, case.cells, case.left, _MOST_KEYS + 1)
@@ -328,7 +328,7 @@ class _Proving:
         case.left = still.filter(on_its_way) or None
 
     def _moved(self, case: _Case, keys: pa.Table, since: Position, at: TableState) -> pa.Array | None:
-        """Which of *keys* have a logged change that the target did not have for certain; None: any may have one."""
+        """Those of *keys* with a logged change that the target may not have had; None: any key may have one."""
         source, committed = case.table.source, self._reader.mirror().committed
         epochs = self._reader.epochs([at.id]).get(at.id, {})
         chosen = pc.field("batch") > since.batch
@@ -341,7 +341,7 @@ class _Proving:
             dropped = 0 if horizon is None else horizon.dropped
             reached = self._reader.highest(source, dropped).values() if dropped else ()
             if any(text >= case.source.since for text in reached):
-                return None  # the log no longer tells which keys were changed since the export
+                return None  # the log no longer shows which keys were changed since the export
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
         if reaching:
             contents += self._reader.history(source, committed, reaching)
@@ -356,7 +356,7 @@ class _Proving:
         return logged_among(self._spark, self._log_root, files, chosen, keys, sum(part.rows for part in contents))
 
     def _take(self, case: _Case, certain: pa.Table) -> None:
-        """Count the keys that differ for certain, and name the first of them."""
+        """Count the keys that certainly differ, and list the first of them."""
         assert case.shape is not None
         names = [column.name for column in case.shape.columns]
         for line in certain.group_by("kind").aggregate([("times", "sum")]).to_pylist():
@@ -369,14 +369,14 @@ class _Proving:
             case.keys.append(DifferingKey(line["key"], Kind(line["kind"]), columns))
 
     def _ends(self) -> Mapping[str, int] | str:
-        """How far the source's changes reach, after everything of a look was read; a text where nobody can say."""
+        """How far the source's changes reach after a comparison; a text if that cannot be found out."""
         try:
             return transport_of(self._mirror).ends(self._spark, self._extracted.bound())
         except MirroringError as error:
             return f"how far the source's changes go is unknown: {error.code}"
 
     def _concluded(self, case: _Case) -> Mapping[str, Any]:
-        """The proof of a table, kept in the ledger."""
+        """The result for one table, which is also recorded in the ledger."""
         unproven = 0 if case.left is None else case.left.num_rows
         if unproven:
             case.reasons.append(

@@ -1,4 +1,4 @@
-"""Spark job: publishes the logged changes of every table that its gate lets pass, all tables in one application.
+"""Spark job: publishes the logged changes of every table that passes the gate, all tables in one application.
 
 ``spark-submit spark_jobs/publish_changes.py MIRROR.yaml [--tables a,b]``, or :func:`publish_and_follow` in a running
 session.
@@ -33,9 +33,10 @@ log = logging.getLogger(__name__)
 def publish_and_follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
 ) -> tuple[Published, dict[str, Reloaded]]:
-    """Publish tables, and reset those that a change of structure or a reload stopped; what came meanwhile, too.
+    """Publish tables, reset those that a change of structure or a new full load stopped, and publish these.
 
-    Raises as :func:`~spark_jobs.publish.changes.publish` and :func:`~spark_jobs.reload_table.follow`.
+    Returns the publication, and the resets by table. Raises the errors of :func:`~spark_jobs.publish.changes.publish`
+    and :func:`~spark_jobs.reload_table.follow`.
     """
     published = publish(mirror, ledger, spark, only)
     if not any(is_followed(state) for state in LedgerReader(ledger, mirror.name).tables().values()):
@@ -58,9 +59,9 @@ def _published(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequen
 
 
 def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None) -> Published | None:
-    """Publish in the program that has read, which then need not be started again; None where that may take long.
+    """Publish in the job that has just read, if there is little to publish; None if it may take long.
 
-    What fails here is left to the run's own publishing, which meets it again.
+    This saves starting another job. An error here is left to the run's publish job, which meets it again.
     """
     reader = LedgerReader(ledger, mirror.name)
     tables = [t for s, t in reader.tables().items() if only is None or s in only]

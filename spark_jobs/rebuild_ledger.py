@@ -1,7 +1,7 @@
-"""Makes a lost ledger again, from the footers in the landing zone and the records in the change log.
+"""Re-creates a lost ledger, from the footers of files in the landing zone and the batch records in the change log.
 
-It is written into a ledger of its own first. There the last publication of each table is planned again and compared
-with the zone. So a dry run finds out all that the real one does, and changes nothing.
+It is written into a temporary ledger first. There the last publication of each table is planned again and compared with
+the landing zone. So a dry run finds everything that the real one does, and changes nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _START_OVER = "start over (docs: *Start over*)"
 
 
 class Rebuilt(NamedTuple):
-    """What is known again: batches of the log, source ranges; by table what is done with it, and why one is stopped."""
+    """The result: how many batches and source ranges are known again, what happens with each table, and which stop."""
 
     batches: int
     ranges: int
@@ -74,10 +74,10 @@ class Rebuilt(NamedTuple):
 
 
 def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Rebuilt:
-    """Make the ledger of a mirror again, while no job of it runs; without a *reason* only say what would come of it.
+    """Re-create the ledger of a mirror, while no job of it runs; without a *reason* it is a dry run.
 
-    The same call after a crash begins from scratch. Raises ``COMMAND_REFUSED`` when *ledger*, which is only looked at,
-    knows the mirror, or log and zone do not show what there was.
+    After a crash, the same call begins from scratch. Raises ``COMMAND_REFUSED`` if *ledger* already knows the mirror,
+    or if log and landing zone do not show what there was.
     """
     if ledger is not None:
         with ledger.connect() as db:
@@ -112,7 +112,7 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
 
 
 def _refuse_joined(mirror: Mirror, found_log: FoundLog) -> None:
-    """Refuse tables that joined by a pattern: only the ledger knew by which key (G-70)."""
+    """Refuse if tables joined by a pattern: only the ledger knew their keys (G-70)."""
     named = {table.source for table in mirror.tables}
     others = [source for source in sorted(found_log.holding) if source not in named]
     if joined := [source for source in others if mirror.pattern_of(split_source_name(source)) is not None]:
@@ -122,7 +122,7 @@ def _refuse_joined(mirror: Mirror, found_log: FoundLog) -> None:
 
 
 def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundLog) -> None:
-    """Refuse a mirror file that lacks a table which is at the target: no run would report that it stays as it is."""
+    """Refuse a mirror file without a table that is at the target: no run would report that it is no longer updated."""
     if not found_log.holding.keys() - {table.source for table in mirror.tables}:
         return
     end = f"/{layout.INCARNATION_FILE}"
@@ -217,7 +217,7 @@ def _found_file(store: LandingZoneStore, folder: str, numbered: tuple[int, Objec
 def _settle(
     mirror: Mirror, scratch: Engine, decision: Decision, found_log: FoundLog, folder: Path, zone: ZoneAddress | None
 ) -> Decision:
-    """Compare a table's last publication with the log, and write where the table stands; *zone*: to stage the rest."""
+    """Compare a table's last publication with the log, and write its state; *zone* is where the rest is staged."""
     if not isinstance(decision, KnownTable):
         return decision
     planned = _planned(mirror, scratch, decision, found_log, LocalZone(folder / "zone"))
@@ -237,7 +237,7 @@ def _settle(
 def _planned(
     mirror: Mirror, scratch: Engine, table: KnownTable, found_log: FoundLog, zone: ZoneAddress
 ) -> tuple[StagedWork, int] | UnknownTable:
-    """The files of a table's last publication as the log gives them today, and how many of them were published."""
+    """The files of a table's last publication as the log gives them now, and how many of them were published."""
     reader, footer = LedgerReader(scratch, mirror.name), table.footer
     state = reader.tables(table.found.source)[table.found.source]
     intent = Intent(footer.first_number, footer.batch_from, table.work)

@@ -1,7 +1,7 @@
 """Spark job: the deep check of a mirror; it compares file contents, ledger and change log.
 
 ``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
-session. It writes to the ledger only: a table that differs is stopped there, with the evidence in the audit.
+session. It changes only the ledger: a table that differs is stopped there, with the evidence in the audit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHANGE_LOG = "(change log)"
-"""Stands among the stopped tables for findings that concern the change log as a whole; it stops no table."""
+"""The name under which findings about the complete change log are reported; they stop no table."""
 
 _LOOKS = 5
 _TASKS_PER_CORE = 3
@@ -57,7 +57,7 @@ _SEARCHED_ROWS = 200_000
 
 
 class Reconciled(NamedTuple):
-    """What a check found, by source table; *files* is how many were read, *losses* are those of all tables."""
+    """The results of a check by source table; *files* is how many were read, *losses* are those of all tables."""
 
     verdicts: Mapping[str, str]
     files: Mapping[str, int]
@@ -70,10 +70,10 @@ class Reconciled(NamedTuple):
 def reconcile_deep(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
 ) -> Reconciled:
-    """Check every table (of *only*, if given) and the change log; stop the tables that differ.
+    """Check every table (only those in *only*, if given) and the change log; stop the tables that differ.
 
     A table stopped here stays so until an operator clears it. Raises ``ARGUMENT_INVALID``, ``CHANGED_MEANWHILE``, and
-    ``UNREACHABLE`` when the store failed under some files: what was found in the others is recorded.
+    ``UNREACHABLE`` if some files could not be read: what the others showed is recorded.
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
@@ -113,7 +113,7 @@ def reconcile_deep(
 
 
 def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> tuple[LogRecord, dict[str, TableRecord]]:
-    """A consistent view of one moment: everything is read again until nothing moved meanwhile (I22)."""
+    """Read the ledger until nothing changed meanwhile, so that all of it is from one moment (I22)."""
     for _ in range(_LOOKS):
         committed, states = reader.mirror().committed, reader.tables()
         logged = reader.contents(dict.fromkeys(states, 0), committed)
@@ -138,7 +138,7 @@ def _note_contradictions(
     known: LogRecord,
     records: Sequence[TableRecord],
 ) -> None:
-    """Note of tables whether changes in their log contradict those before them (G-190)."""
+    """Record for each table whether changes in its log contradict earlier ones (G-190)."""
     tasks = [task for record in records for task in _searching(mirror, ledger, reader, record, known.dropped)]
     size = sum(part.rows for record in records for part in record.contents) * ROW_BYTES
     results = run_job(spark, "compare the images of changes", look_for_contradictions, tasks, size)
@@ -158,7 +158,7 @@ def _note_contradictions(
 def _searching(
     mirror: Mirror, ledger: Engine, reader: LedgerReader, record: TableRecord, dropped: int
 ) -> list[ImagesTask]:
-    """The search in a table's log, above whatever may be missing there or be keyed otherwise."""
+    """The search tasks for one table, above all positions where changes may be missing or had another key."""
     state, parts = record.state, record.contents
     unusable = max(dropped, state.start.log_from, record.first_batch)
     above = dict.fromkeys((part.epoch for part in parts if not is_load_epoch(part.epoch)), "")
@@ -206,7 +206,7 @@ def _read_files(mirror: Mirror, spark: SparkSession, records: Sequence[TableReco
 
 
 def _listed(store: LandingZoneStore, record: TableRecord) -> Iterator[ListedFile]:
-    """Every copy of a confirmed number in the folder and, at either place (F-36), in the processed folders."""
+    """Every copy of a published file, in the folder and in the folders of processed files (F-36)."""
     state, kinds = record.state, {file.number: file.kind for file in record.published}
     for folder in layout.folders_of(state.folder):
         for info in store.list(folder):
@@ -222,7 +222,7 @@ def _record(
     verdicts: Mapping[str, Finding],
     found: Sequence[DeepFinding],
 ) -> dict[str, Finding]:
-    """Stop tables by what was found in depth; the verdict on each of them, recorded."""
+    """Stop the tables that differ, and record their new verdicts."""
     states = {source: record.state for source, record in records.items()}
     entries = [(finding, None if finding.table is None else states[finding.table]) for finding in found]
     stopped = record_deep_findings(ledger, mirror.name, entries)

@@ -1,7 +1,7 @@
-"""Spark job: resets one table and builds it again, while the other tables of its mirror go on.
+"""Spark job: resets one table and builds it again, while the other tables of its mirror continue.
 
 ``spark-submit spark_jobs/reload_table.py MIRROR.yaml --table S.T --reason TEXT --approved-by NAME``, or
-:func:`reload_table`. A run that was killed is continued by the next one from its last record.
+:func:`reload_table`. The next run continues a killed one from its last recorded stage.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ log = logging.getLogger(__name__)
 _REFUSED = "; it cannot be built from that load: "
 
 QUIET = timedelta(minutes=10)
-"""A load without a row for so long counts as ended, where no change proves that."""
+"""A full load without a new row for so long counts as ended, if no later change proves it."""
 
 FOLLOWED = having(Trait.FOLLOWED)
-"""Stops after which the log, read by today's columns, may contain what the target should have."""
+"""Stop codes after which the table may be rebuilt from the log with the present columns."""
 
 
 class Reloaded(NamedTuple):
-    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for."""
+    """The result of a run: the table's generation, the reset's last stage (empty: it is over) and what it waits for."""
 
     table: str
     generation: int
@@ -74,7 +74,7 @@ class Reloaded(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """Stopped tables, then a reset that waits for something: the next run carries it on."""
+        """The exit code: stopped tables first, then a reset that waits, which the next run continues."""
         if self.waits_for and not self.stopped:
             return Exit.ON_HOLD
         return exit_of_report(self.stopped, self.losses)
@@ -88,10 +88,10 @@ class Reloaded(NamedTuple):
 def request_reload(
     mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False, request: str = ""
 ) -> bool:
-    """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
+    """Request the reset of a table; returns False if none begins. Nothing is deleted yet.
 
-    Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30). Raises
-    ``LOAD_NEEDED`` when the table has no initial load, and the log does not contain its rows.
+    None begins if one is under way, unless *again*, or if this *request* was made before (G-30). Raises ``LOAD_NEEDED``
+    if the table has no initial load and the log does not have all of its rows.
     """
     table = declared_table(mirror, source)
     reader = LedgerReader(ledger, mirror.name)
@@ -117,7 +117,7 @@ def reload_table(
     wait: timedelta = timedelta(0),
     request: str = "",
 ) -> Reloaded:
-    """Carry a reset as far as it goes, waiting for the target at most *wait*; once for each *request* (G-30)."""
+    """Carry the reset on as far as possible; wait for the target for at most *wait*; once for each *request* (G-30)."""
     table = declared_table(mirror, source)
     asked = Asked(request, RELOAD, source)
     stopped: dict[str, str] = {}
@@ -150,10 +150,10 @@ def reload_table(
 def follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Collection[str] | None = None
 ) -> dict[str, Reloaded]:
-    """Reset the tables (of *only*, if given) that a change of structure or a reload stopped, where that is approved.
+    """Reset tables (only those in *only*, if given) stopped by a change of structure or a new full load, if approved.
 
-    Changes of structure are approved by the mirror file (G-68); reloads by that, or by a person for one of them (G-125,
-    G-126). What was begun so is carried on. What cannot be begun stays stopped.
+    Changes of structure are approved by the mirror file (G-68); full loads by the mirror file or, for one of them, by a
+    person (G-125, G-126). A reset that began so is continued. A table that cannot be reset stays stopped.
     """
     reader = LedgerReader(ledger, mirror.name)
     declared = {table.source: table for table in mirror.tables if only is None or table.source in only}
@@ -185,12 +185,12 @@ class _Stopped:
 
     @property
     def is_ours(self) -> bool:
-        """Whether no person asked for a reset of the table that is under way."""
+        """Whether no person requested the reset that is under way, if there is one."""
         reset = self._state.reset
         return reset is None or reset.who == self.approver or reset.is_carried_on
 
     def follow_reload(self) -> None:
-        """Ask for the reset of a table whose source was loaded again, if allowed: it begins with the newest load."""
+        """Request the reset of a table that the source loaded again, if allowed; it begins with the newest load."""
         declared, state, accepted = self._declared, self._state, self._state.start.accepted
         if state.stop_code is None:
             self._resets.keep_stopped(declared.source, "the table is no longer stopped: there is no load to accept")
@@ -227,7 +227,7 @@ class _Stopped:
             self._resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error.code}: {error.what}")
 
     def follow_schema_change(self) -> None:
-        """Ask for the reset of a table that a change of structure stopped, if allowed."""
+        """Request the reset of a table that a change of structure stopped, if allowed."""
         declared, state, publish_settings = self._declared, self._state, self._mirror.publish
         setting, chosen = "on_schema_change", declared.on_schema_change or publish_settings.on_schema_change
         is_asked = state.stop_code == RENAME_POSSIBLE
@@ -250,9 +250,10 @@ class _Stopped:
             log.warning("%s stays stopped: %s", declared.source, error)
 
     def _may_begin(self, setting: str, limit: int) -> bool:
-        """Whether a *setting* may reset the table: not more often than *limit* a day, and only if the target is seen.
+        """Whether *setting* may reset the table: at most *limit* times a day, and only if the target can be asked.
 
-        Otherwise a source that changes with each run would keep a table away from the target, or a reset never end.
+        Otherwise a source that changes with each run would keep the table away from the target, or a reset would never
+        end.
         """
         state = self._state
         if self._resets.requests_of(state.source, self.approver, setting, timedelta(days=1)) >= limit:
@@ -264,13 +265,13 @@ class _Stopped:
         return True
 
     def _has_ended(self, found: ReloadedRows) -> bool:
-        """Whether a load came to its end: a change is behind it (K-67), or no row of it came for a while."""
+        """Whether a full load is complete: a change follows it (K-67), or no row of it arrived for a while."""
         came = self._reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
         return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
 
 
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
-    """The full load that a table's source made again (``RELOAD_UNCLEAR``); None where it is in files."""
+    """The full load that the source made again (``RELOAD_UNCLEAR`` if it is not certain); None if it is in files."""
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)
     if not declared.begins_with_load_of_task or not isinstance(mirror.source, ChangeTables):
@@ -283,7 +284,7 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
 
 
 def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
-    """Where the newest full load of a table's source begins in the log (G-125; ``RELOAD_UNCLEAR``, ``LOAD_NEEDED``)."""
+    """Where a table's newest full load begins in the log (G-125; ``RELOAD_UNCLEAR``, ``LOAD_NEEDED``)."""
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
     logged = reader.contents({source: 0}, up_to).get(source, [])
@@ -301,7 +302,7 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
 
 
 def declared_table(mirror: Mirror, source: str) -> Table:
-    """The table of the mirror file; raises ``ARGUMENT_INVALID``."""
+    """The table's settings in the mirror file; raises ``ARGUMENT_INVALID`` if it has no such table."""
     declared = {table.source: table for table in mirror.tables}
     if source not in declared:
         raise table_unknown(mirror.name, [source], declared)
@@ -309,7 +310,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
 
 
 def _refuse_what_log_lacks(mirror: Mirror, ledger: Engine, table: Table) -> None:
-    """Refuse to build a table from a log that lacks files of it, or whose rows have columns of several tables."""
+    """Raise ``LOAD_NEEDED`` if the log lacks files of the table, or its rows do not fit one schema."""
     reader = LedgerReader(ledger, mirror.name)
     state = reader.tables().get(table.source)
     if state is None or (state.reset is not None and state.stop_code is None):

@@ -1,8 +1,8 @@
-"""Job: publishes a lost number of a table again, after somebody approved it by name; starts no JVM.
+"""Job: publishes a lost file of a table again, approved by a named person; it starts no JVM.
 
-``python spark_jobs/repairs.py MIRROR.yaml --table S.T --number N --reason TEXT --approved-by NAME``, as the command
-``repair``. What was interrupted is continued from its last record. The content is made again from the change log, and
-counts only with exactly the digest that the ledger sealed.
+``python spark_jobs/repairs.py MIRROR.yaml --table S.T --number N --reason TEXT --approved-by NAME``, or the command
+``repair``. An interrupted repair is continued. The content is made again from the change log, and is used only if its
+digest is exactly the one that the ledger sealed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FINAL_PLACES = (FilePlace.FINAL, FilePlace.PROCESSED, FilePlace.READY_TO_DELETE
 
 
 class Repaired(NamedTuple):
-    """A number that is published again: its rows, and the ETag of its new object."""
+    """A file that is published again: its number, its rows, and the ETag of the new object."""
 
     number: int
     rows: int
@@ -57,7 +57,7 @@ class Repaired(NamedTuple):
 
 
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
-    """A new staged object with the content and digest of a published number (``REPAIR_REFUSED``)."""
+    """Stage the content of a published file again; raises ``REPAIR_REFUSED`` if its digest differs."""
     if lost.rows == 0:
         return _without_rows(mirror, reader, state, lost)
     if lost.kind != "changes":
@@ -84,7 +84,7 @@ def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost:
 
 
 def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> Sequence[StagedFile]:
-    """Every file of the publication that the number was part of, staged again."""
+    """Stage all files of the publication to which the lost file belonged."""
     before, publication = _publications(reader, state, lost)
     start = None if before is None else before.position_to
     if publication.position_to is not None:
@@ -107,7 +107,7 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
 def _publications(
     reader: LedgerReader, state: TableState, lost: PublishedFile
 ) -> tuple[Publication | None, Publication]:
-    """The publication of changes before the one that a number was part of, and that one."""
+    """The publication to which the lost file belonged, and the publication of changes before it."""
     before: Publication | None = None
     for publication in reader.publications({state.id: state.row.generation}).get(state.id, ()):
         if publication.kind != "changes":
@@ -119,7 +119,7 @@ def _publications(
 
 
 def _first_number(reader: LedgerReader, state: TableState, lost: PublishedFile) -> int:
-    """The first number of the publication that a number was part of; its footer names it."""
+    """The first number of the publication to which the lost file belonged; its footer contains it."""
     same = (lost.kind, lost.batch_from, lost.batch_to, lost.confirmed_at)
     published = reader.published(state.id, state.row.generation)
     return min(f.number for f in published if (f.kind, f.batch_from, f.batch_to, f.confirmed_at) == same)
@@ -141,10 +141,10 @@ def repair_number(
     not_applied: str = "",
     request: str = "",
 ) -> Repaired:
-    """Publish a number again with the content that was sealed; goes on where an earlier call was interrupted.
+    """Publish a lost file again with the sealed content; continues an earlier call that was interrupted.
 
-    A *request* that is done does nothing, even if the number is lost again (G-30). Raises ``REPAIR_REFUSED``,
-    ``CONFLICT`` when somebody else made the number, ``CHANGED_MEANWHILE``: call again.
+    A *request* that is done has no second effect, even if the file is lost again (G-30). Raises ``REPAIR_REFUSED``;
+    ``CONFLICT`` if another writer created the number; ``CHANGED_MEANWHILE``: then call it again.
     """
     findings = inspect_mirror(mirror, ledger)
     if source not in findings:
@@ -184,7 +184,7 @@ class _Store:
         self._state = state
 
     def check_life(self) -> None:
-        """Refuse a folder other than the one that the table was established with (I12)."""
+        """Refuse a folder that is not the one in which the table was created (I12)."""
         marker = self._ask(protocol.ReadMarker())
         row = self._state.row
         if marker != protocol.Marker(row.incarnation, row.marker_etag):
@@ -196,7 +196,7 @@ class _Store:
         return self._probe(FilePlace.SOURCE, 0, sealed).etag == sealed.etag
 
     def seen(self, number: int, sealed: StagedFile) -> protocol.Seen | None:
-        """The number where it is, in the order in which a file travels; None when it is nowhere (``CONFLICT``)."""
+        """The file in the first place where it is found; None if nowhere. Other content raises ``CONFLICT``."""
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)
             if found.there and found.digest != sealed.digest:
@@ -208,7 +208,7 @@ class _Store:
         return None
 
     def publish(self, number: int, sealed: StagedFile) -> protocol.Seen:
-        """Rename the sealed object to its number, if that was not done yet, and see it there."""
+        """Rename the sealed object to its number, if that is not done yet, and check that it is there."""
         if self.holds(sealed):
             self.check_life()
             self._ports.answer(self._state, protocol.Rename(number, sealed))

@@ -1,7 +1,7 @@
 """Spark job: decodes open dead letters again, with today's decoder and settings, into a batch of their own.
 
 ``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
-:func:`replay_letters`. The rows keep the positions of their messages, so none overwrites a newer one (I17).
+:func:`replay_letters`. The rows keep the positions of their messages, so an old row never replaces a newer one (I17).
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 
 class Replayed(NamedTuple):
-    """What a replay did: *replayed* letters are settled, *left* are still open, by code.
+    """The result: the number of dead letters that were *replayed*, and by code those *left*, which are still open.
 
-    *batch* is None when no letter was to be tried. Of *no_message* letters the log has no message to decode.
+    *batch* is None if there were none to decode. *no_message* are those whose message is not in the log. *healed* are
+    tables that have no unreadable key any more.
     """
 
     batch: int | None
@@ -45,7 +46,7 @@ class Replayed(NamedTuple):
 
 
 def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, chosen: LetterChoice) -> Replayed:
-    """Decode the open dead letters of *chosen* again; finish what an earlier run left open first."""
+    """Decode the open dead letters in *chosen* again; a batch that an earlier run left open is finished first."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)

@@ -1,7 +1,7 @@
-"""Spark job: runs another job that came as encrypted text, and leaves its end in the ledger.
+"""Spark job: runs another job that was sent as encrypted text, and records its end in the ledger.
 
 ``spark-submit --deploy-mode cluster spark_jobs/sealed_job.py KEY_FILE TEXT``. A driver on a cluster has neither the
-mirror file nor the connections of whoever submitted it, and cannot leave a file for them. A cluster also reports only
+mirror file nor the connections of the submitting machine, and cannot leave a file there. A cluster also reports only
 success or failure. So the exit code is 0 once the job's end is in the ledger, whatever that end was.
 """
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Open the order, run its job, keep the end; 0, or the code of what kept it from being run or kept."""
+    """Decrypt and run the job, and record its end; returns 0, or the exit code of the error that prevented that."""
     parser = argparse.ArgumentParser(prog="sealed_job")
     parser.add_argument("key_file", type=Path, help="the file with the key, which the cluster provides")
     parser.add_argument("text", help="the sealed order")

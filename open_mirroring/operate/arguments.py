@@ -1,6 +1,6 @@
-"""Arguments of operations: one declaration becomes an option of a command and a field of a form.
+"""Declares the arguments of operations once, for both the command line and the forms of Airflow and the page.
 
-Nothing slow is imported here, so that help is quick and Airflow parses its DAGs quickly.
+Nothing slow is imported here, so that `--help` is quick and Airflow parses its DAGs quickly.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 
 class Argument(NamedTuple):
-    """What an operation has to know.
+    """One argument of an operation, for example ``--table``.
 
-    *name*, *help* and *options* are for the command line, *field*, *title* and *says* for forms; where one has it not,
-    *name* or *title* is empty. *schema* is JSON Schema of the field's text. Exactly one that *is_either* is given.
+    *name*, *help* and *options* (those of :mod:`argparse`) describe it on the command line, *field*, *title* and *says*
+    in forms. An empty *name* keeps it off the command line, an empty *title* out of forms. *schema* is the JSON Schema
+    of the field's text. Of the arguments with *is_either*, exactly one must be given.
     """
 
     name: str
@@ -29,12 +30,12 @@ class Argument(NamedTuple):
 
     @property
     def is_required(self) -> bool:
-        """Whether nothing begins without it."""
+        """Whether the operation refuses to start without this argument."""
         return bool(self.options.get("required"))
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is set or not, and has no value."""
+        """Whether it is a switch without a value."""
         return self.options.get("action") == "store_true"
 
     @property
@@ -54,7 +55,7 @@ def argument(
     is_either: bool = False,
     **options: Any,
 ) -> Argument:
-    """Declare an argument; *options* are those of :mod:`argparse`. By default forms say what the help says."""
+    """Declare an argument; *about* is the help text, *options* are those of :mod:`argparse`."""
     said = says or f"{about[:1].upper()}{about[1:]}."
     return Argument(
         name, about, options, field or name.lstrip("-").replace("-", "_"), title, said, schema or {}, is_either
@@ -62,17 +63,17 @@ def argument(
 
 
 def flag(name: str, about: str, **more: Any) -> Argument:
-    """Declare an argument without a value."""
+    """Declare a switch without a value."""
     return argument(name, about, action="store_true", **more)
 
 
 def required(one: Argument) -> Argument:
-    """The same argument, where nothing begins without it."""
+    """Return the same argument as a required one."""
     return one._replace(options={**one.options, "required": True})
 
 
 def add_arguments(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
-    """Let a command take these arguments."""
+    """Add arguments to the parser of a command; those without a name are for forms only."""
     either = None
     for one in filter(lambda one: one.name, arguments):
         if one.is_either and either is None:
@@ -82,13 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser, arguments: Iterable[Argument]
 
 
 def command_words(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:
-    """The words of a command line that give these *values*, by the names of fields; empty values are left out."""
+    """Return the command line arguments for *values*, given by field name; empty values are left out."""
     given = ((one, str(values.get(one.field) or "")) for one in arguments if one.name)
     return [one.name if one.is_flag else f"{one.name}={value}" for one, value in given if value.strip()]
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on."""
+    """Parse a whole number from 1 on; raises ArgumentTypeError, which argparse prints as a usage error."""
     if not (text.isascii() and text.isdigit() and int(text)):
         place = "; write the mirror file before this option" if text.casefold().endswith((".yaml", ".yml")) else ""
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on{place}")
@@ -96,14 +97,14 @@ def positive(text: str) -> int:
 
 
 def stated(text: str) -> str:
-    """A text that is not empty."""
+    """Return the stripped text; raises ArgumentTypeError when it is empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty: write what the next person on duty needs to know")
     return text.strip()
 
 
 def seconds(text: str) -> float:
-    """The seconds of ``90``, ``90s``, ``5m`` or ``1h``."""
+    """Parse a duration such as ``90``, ``90s``, ``5m`` or ``1h`` into seconds; raises ArgumentTypeError."""
     match = re.fullmatch(r"([0-9]{1,6})([smh]?)", text)
     length = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
     if not length:

@@ -1,4 +1,4 @@
-"""Takes the decisions of operators, and reports them in sentences: for command line, page and Airflow alike."""
+"""Carries out the decisions of operators (resume, accept, confirm) for the command line, the page and Airflow."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 
 LOOK = "look"
-"""What the page offers in addition to decisions: look again."""
+"""The page's action that decides nothing, but inspects the landing zone again."""
 _LETTERS = 10_000
 
 
 def decide_and_look(
     mirror: Mirror, ledger: Engine, zone: ZoneAddress, action: str, form: Mapping[str, str], reason: Reason
 ) -> list[str]:
-    """Take a decision; what came of it and what the next run will find, in sentences."""
+    """Carry out a decision, then inspect the landing zone; returns sentences about both for the operator."""
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
     # So that everyone sees at once whether the cause is still there.
     try:
@@ -54,9 +54,11 @@ def decide(
     *,
     zone: ZoneAddress | None = None,
 ) -> list[str]:
-    """Take a decision; what came of it, in sentences. Raises what the decision does, and ``ARGUMENT_INVALID``.
+    """Carry out a decision, and return sentences about its result.
 
-    *form* has the table as *source*, what of it as *subject*, and the id of the *request*, where they are.
+    *form* has the keys ``source`` (the table), ``subject`` (for example a column, stream or code) and ``request`` (an
+    id: a repeated request has no second effect); each may be missing. Raises ``ARGUMENT_INVALID`` for an unknown
+    action, and the errors of the decision itself.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
     of = ledger, mirror.name, source
@@ -93,12 +95,12 @@ def decide(
 
 
 def listed_columns(text: str) -> list[str]:
-    """The columns that a form names: one a line, or on a single line divided by commas."""
+    """Split the column names of a form: one per line, or separated by commas on a single line."""
     return [name.strip() for name in text.split("\n" if "\n" in text else ",") if name.strip()] or [text]
 
 
 def _accept(mirror: Mirror, ledger: Engine, form: Mapping[str, str], reason: Reason, request: str) -> str:
-    """Settle the letters of a code, or the one whose place in the log the form names."""
+    """Accept dead letters as lost: all with one code, or the one whose place in the change log the form names."""
     known = [one for one in open_letters(ledger, mirror.name, form.get("source") or None, _LETTERS) if one.place >= 0]
     if number := form.get("batch"):
         place = form.get("place", "")
@@ -119,6 +121,6 @@ def _cleared(stop: OpenStop) -> str:
 
 
 def now(finding: Finding) -> str:
-    """What the next run will find of a table, in a sentence."""
+    """A sentence with the verdict that an inspection just gave a table, and the next step."""
     way_out = f" Next step: {finding.way_out}" if finding.way_out else ""
     return f"Now: {finding.verdict.value} {finding.code}: {finding.what}.{way_out}"

@@ -1,4 +1,4 @@
-"""The exit codes of jobs and of the command line. The module needs neither Spark nor a JVM."""
+"""The exit codes of jobs and of the command line. Importing this module needs neither Spark nor a JVM."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Exit(IntEnum):
 
 
 def exit_of_report(stopped: object, losses: object) -> Exit:
-    """The exit code of a job that came to its end: stopped tables go before losses, both before a hold."""
+    """The exit code of a job that ran to its end; stopped tables count more than losses."""
     if stopped:
         return Exit.TABLES_STOPPED
     return Exit.DONE_WITH_LOSSES if losses else Exit.DONE
 
 
 class UsageError(TerminalError):
-    """An argument that is wrong, as only the mirror file could show."""
+    """A wrong command line argument that shows only after the mirror file was read, such as an unknown table."""
 
     def __init__(self, what: str, way_out: str, code: str = "ARGUMENT_INVALID") -> None:
         super().__init__(code, what, way_out=way_out)
@@ -40,7 +40,7 @@ class UsageError(TerminalError):
 
 
 def exit_of(error: MirroringError) -> Exit:
-    """The exit code of an error; from it a scheduler knows whether trying again makes sense."""
+    """The exit code of an error. It shows a scheduler whether a retry can help."""
     if isinstance(error, ConfigError | UsageError):
         return Exit.USAGE
     return Exit.TRANSIENT if isinstance(error, TransientError) else Exit.TERMINAL

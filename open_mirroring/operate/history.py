@@ -1,4 +1,4 @@
-"""Reads the history that the ledger keeps: newest files, dead letters, decisions, and what came through by time."""
+"""Reads recent history from the ledger: files, dead letters, decisions, and counts per hour for the charts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _HOUR = timedelta(hours=1)
 
 
 class Letter(NamedTuple):
-    """An open dead letter. One with the place -1 stands for *letters* dead letters that are only counted."""
+    """An open dead letter; with *place* -1 it stands for *letters* dead letters that are counted, but not listed.
+
+    *is_untyped*: the message could be read, but a value does not fit its column's type.
+    """
 
     batch: int
     origin: str
@@ -39,12 +42,12 @@ class Letter(NamedTuple):
 
     @property
     def at(self) -> LetterPlace:
-        """Where it is in the log."""
+        """Its place in the change log."""
         return LetterPlace(self.batch, self.origin, self.place)
 
 
 class Decision(NamedTuple):
-    """An entry of the audit; *who* and *why* where somebody decided."""
+    """An entry of the audit table; *who* and *why* are empty unless a person decided."""
 
     at: datetime
     event: str
@@ -54,7 +57,7 @@ class Decision(NamedTuple):
 
 
 def open_letters(ledger: Engine, mirror: str, source: str | None, limit: int = SHOWN) -> list[Letter]:
-    """The oldest open dead letters of a table, as the ledger lists them; None: those that name no table."""
+    """The oldest open dead letters of a table; with *source* None, those that name no table."""
     o, r, m, s = t.open_letter.c, t.rejected_change.c, t.mirrored_table.c, t.settled_letter.c
     unreadable = sa.select(t.open_letter).where(o.mirror == mirror, o.source == source)
     settled = sa.exists().where(s.mirror == mirror, s.batch == r.batch, s.origin == r.origin, s.place == r.place)
@@ -73,7 +76,7 @@ def open_letters(ledger: Engine, mirror: str, source: str | None, limit: int = S
 
 
 def decisions(ledger: Engine, mirror: str, source: str | None) -> tuple[Decision, ...]:
-    """The newest entries of the audit on a table (None: on the mirror as a whole), the newest first."""
+    """The newest audit entries of a table (with *source* None: of the mirror), the newest first."""
     c = t.audit.c
     query = sa.select(c.at, c.event, c.detail).where(c.mirror == mirror, c.source == source)
     found = []
@@ -89,7 +92,7 @@ def _position(row: Any) -> str | None:
 
 
 def newest_files(ledger: Engine, state: TableState) -> list[PublishedFile]:
-    """The newest files of a table, the newest first."""
+    """The newest published files of a table, the newest first."""
     c = t.published_file.c
     query = sa.select(*(c[name] for name in PublishedFile._fields))
     query = query.where(c.table_id == state.id, c.generation == state.row.generation)
@@ -97,7 +100,7 @@ def newest_files(ledger: Engine, state: TableState) -> list[PublishedFile]:
 
 
 def load_left(ledger: Engine, state: TableState) -> timedelta | None:
-    """How long the rest of its load takes at the pace of the chunks that are published; None where that is unknown."""
+    """The time left until a table's initial load ends, at its pace so far; None if it is over or has no pace."""
     plan, c = state.start.load_plan, t.published_file.c
     if plan is None or len(plan.done) == len(plan.chunks):
         return None
@@ -110,7 +113,7 @@ def load_left(ledger: Engine, state: TableState) -> timedelta | None:
 def logged_per_hour(
     ledger: Engine, mirror: str, now: datetime, *, what: str = "changes", hours: int = HOURS
 ) -> list[int]:
-    """Changes, or messages, that were logged in each of the last hours, the oldest hour first."""
+    """The number of changes (or ``messages``) logged in each of the last hours, the oldest hour first."""
     c, counted = t.log_batch.c, [0] * hours
     newest = sa.select(c.manifest, c.committed_at).where(c.mirror == mirror).order_by(c.number.desc())
     with ledger.connect() as db:
@@ -123,7 +126,7 @@ def logged_per_hour(
 
 
 def rows_per_hour(ledger: Engine, mirror: str, now: datetime) -> list[int]:
-    """Rows that were published in each of the last hours, summed up by minutes in the database."""
+    """The number of rows published in each of the last 24 hours, the oldest hour first."""
     c, counted = t.published_file.c, [0] * HOURS
     query = sa.select(sa.func.max(c.confirmed_at), sa.func.sum(c.rows)).where(_of_mirror(mirror, now - HOURS * _HOUR))
     for at, count in t.rows(ledger, query.group_by(_minute(c.confirmed_at))):
@@ -136,10 +139,10 @@ def rows_per_hour(ledger: Engine, mirror: str, now: datetime) -> list[int]:
 def lag_per_hour(
     ledger: Engine, mirror: str, now: datetime, waiting: Iterable[datetime], *, hours: int = WEEK
 ) -> list[float]:
-    """The longest time in seconds that a logged change was not published, in each of the last hours, the oldest first.
+    """For each of the last hours, the longest time in seconds that a logged change was unpublished; oldest first.
 
-    *waiting* is since when unpublished changes wait. Publications of one minute count as one. A table that was built
-    again from the log did not lag behind all of it.
+    *waiting* has the time since which each unpublished change waits. Publications within one minute count as one. A
+    table rebuilt from the log does not count: its old changes did not lag.
     """
     c, m, b = t.published_file.c, t.mirrored_table.c, t.batch_table.c
     of_file = (b.mirror == mirror, b.source == m.source, b.batch > c.batch_from, b.batch <= c.batch_to)
@@ -163,7 +166,10 @@ def lag_per_hour(
 
 
 def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datetime) -> tuple[list[float], int]:
-    """The share of rows that a newest proof found equal, at each hour of a week, and of how many tables."""
+    """The share of rows (0 to 1) that the newest proof found equal, for each hour of a week; oldest hour first.
+
+    The second value is the number of tables that have a proof.
+    """
     moments = [now - ago * _HOUR for ago in reversed(range(WEEK))]
     found = ProofLedger(ledger).since(moments[0], [table.id for table in tables])
     proofs = t.grouped((one.table_id, one.proof) for one in found if one.proof.rows)
@@ -181,7 +187,7 @@ def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datet
 def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
     m, p = t.mirrored_table.c, t.published_file.c
     mine = sa.select(m.id).where(m.mirror == mirror)
-    # As an expression the table is no way in: by it, a database would read the whole history of each.
+    # An expression hides the index on the table, by which a database would read the complete history of each table.
     return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
 
 

@@ -1,7 +1,7 @@
-"""Leaves the result of a job for whoever started it: one JSON document in a file that the job's environment names.
+"""Hands the result of a job to the process that started it, as a JSON file that an environment variable names.
 
-It is never a line of output, which other messages could change. Where the starter cannot read the job's disk, the
-document goes into the ledger, with the exit code, under a name that the starter chose.
+It is not a line of output, because other output could be mixed with it. A job on a cluster writes its result and exit
+code into the ledger instead, under an id that the starter chose.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.tables import upsert
 
 RESULT_FILE = "OPEN_MIRRORING_RESULT"
-"""The environment variable that names the file; without it nothing is left."""
+"""The environment variable with the path of the result file; if it is not set, no result is written."""
 _KEPT = timedelta(days=7)
-"""Whoever started a job reads its end within minutes."""
+"""How long results are kept in the ledger; the process that started a job reads them within minutes."""
 
 
 class JobResult(NamedTuple):
-    """The end of a job: its *report*, or code and text of the *error* that ended it; neither of one that was killed."""
+    """The result of a job: its *report*, or the code and text of its *error*; both are None for a killed job."""
 
     report: dict[str, Any] | None = None
     error: tuple[str, str] | None = None
 
 
 def leave_report(report: Mapping[str, Any]) -> None:
-    """Leave the report of a job that came to its end."""
+    """Write the report of a job that ran to its end into the result file."""
     _leave({"report": report})
 
 
 def leave_error(code: str, text: str) -> None:
-    """Leave the error that ended a job."""
+    """Write the error that ended a job into the result file."""
     _leave({"error": [code, text]})
 
 
 def read_result(file: Path) -> JobResult:
-    """What a job has left in a file; nothing of one that ended before its own code could say why."""
+    """Read a result file; an empty result if the job ended before it could write one."""
     return _parsed(_text(file))
 
 
 def record_end(ledger: Engine, run: str, mirror: str, exit_code: int, file: Path) -> None:
-    """Keep how a job ended, and what it left in a file, under the name that its starter chose; old ends go."""
+    """Write a job's exit code and result file into the ledger, under the id *run*; entries older than a week go."""
     now = datetime.now(UTC)
     row = {"run": run, "mirror": mirror, "ended_at": now, "exit_code": exit_code, "result": _text(file)}
     with ledger.begin() as db:
@@ -57,7 +57,7 @@ def record_end(ledger: Engine, run: str, mirror: str, exit_code: int, file: Path
 
 
 def recorded_end(ledger: Engine, run: str) -> tuple[int, JobResult] | None:
-    """Exit code and result of a job; None of one that never came to its end."""
+    """Read the exit code and result of a job from the ledger; None if the job did not record its end."""
     query = sa.select(t.job_end.c.exit_code, t.job_end.c.result).where(t.job_end.c.run == run)
     with ledger.connect() as db:
         found = db.execute(query).tuples().one_or_none()

@@ -1,6 +1,6 @@
-"""Describes what a job did in a few sentences: the last lines of its task's log, and what a command prints.
+"""Describes a job's result in a few sentences, for its log in Airflow and for the output of commands.
 
-A report is what a job leaves (:mod:`open_mirroring.operate.job_result`), or its result as a mapping.
+A report is the JSON document that a job writes (:mod:`open_mirroring.operate.job_result`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from open_mirroring.operate.words import alike, amount, shown, verdict_counts
 from open_mirroring.protocols.verdicts import Verdict
 
 SHOWN = 20
-"""Of more tables than these only the number is shown."""
+"""At most so many tables or findings are listed; the others are only counted."""
 
 Report = Mapping[str, Any]
 
 
 def story(job: str, report: Report) -> list[str]:
-    """The sentences: first what was done, then what holds or stops tables, each with the next step."""
+    """The result of a job in sentences: what was done, then each table on hold, stopped or with losses, and its fix."""
     tell = _TOLD.get(job)
     done = [] if tell is None else [*tell(report)]
     return [shown(line) for line in [*done, *_left(report)]]
@@ -152,7 +152,7 @@ _TOLD: Mapping[str, Callable[[Report], Iterator[str]]] = {
 
 
 def _left(report: Report) -> Iterator[str]:
-    """What is not as it should be: tables on hold, stopped, with losses; and notes."""
+    """The tables on hold, stopped or with losses, with the next step, and notes."""
     for tables, why in alike(sorted((report.get("held") or {}).items())):
         yield f"On hold: {tables}: {why}"
     for kind in ("stopped", "losses"):
@@ -166,7 +166,7 @@ def _left(report: Report) -> Iterator[str]:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Messages, if they are counted, and by what they were."""
+    """A count of messages with its parts, such as ``12 messages (10 changes, 2 ignored)``."""
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
     if "messages" not in counts:
         return ", ".join(parts) or "no messages"

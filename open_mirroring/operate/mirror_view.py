@@ -1,7 +1,7 @@
-"""A mirror and its tables at one moment: what `status`, the page, the metrics and Airflow show is read from here.
+"""The state of a mirror and its tables at one moment, as `status`, the page, the metrics and Airflow show it.
 
-Four marks show how far a table is: what was read (bound offsets), the newest change seen (highest position), the
-position below which no change can come any more (complete position), and what the target has (published batch).
+Four marks show how far a table is. Bound offsets: how far the source was read. Highest position: the newest change
+seen. Complete position: no older change can arrive below it. Published batch: the newest batch that the target has.
 """
 
 from __future__ import annotations
@@ -28,27 +28,30 @@ from open_mirroring.reconciliation.losses import LossReport
 NOT_INSPECTED = "NOT_INSPECTED"
 _RUN_IT = "see why the scheduler does not run the mirror, or run `open-mirroring tick`"
 _SEQUENCE = 10**30
-"""Numbers from here on are change sequences, of 35 digits (T-10)."""
+"""Offsets from here on are Qlik change sequences, which have 35 digits (T-10), not byte counts or offsets."""
 
 
 class BoundOffsets(NamedTuple):
-    """How many places were read, and up to which sum of bytes or offsets; a change sequence is no length."""
+    """How far the source was read: how many files or partitions, and their bytes or offsets together.
+
+    Qlik change sequences count as places, but not in the sum: they are no lengths.
+    """
 
     places: int
     total: int
 
     @classmethod
     def of(cls, bound: Mapping[str, int]) -> BoundOffsets:
-        """From the ledger, where a topic's identity is an empty range next to its partitions."""
+        """Build it from the ledger's bound ranges; the entries with ``#`` and offset 0 mark a topic's identity only."""
         read = [up_to for name, up_to in bound.items() if up_to or "#" not in name]
         return cls(len(read), sum(up_to for up_to in read if up_to < _SEQUENCE))
 
 
 class Marks(NamedTuple):
-    """The marks of a table next to the bound offsets of its mirror.
+    """How far one table is.
 
-    *highest_position* is ``epoch ordinal:major:minor:sub``, None before any change. *complete_position* is ``below
-    epoch ordinal:major`` where transactions are held back (C-34), else why there is none.
+    *highest_position* is ``epoch:major:minor:sub``, or None before any change. *complete_position* is ``below
+    epoch:major`` where changes wait for complete transactions (C-34), else the reason why there is none.
     """
 
     highest_position: str | None
@@ -57,9 +60,10 @@ class Marks(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """A topic partition when it was last looked at: messages that are not bound, and that retention keeps below.
+    """How far a topic partition is from the end and from data loss, when it was last asked.
 
-    *until_loss* falls as retention catches up; messages that are not bound by then are lost (I28).
+    *behind* is the number of messages not read yet. *until_loss* is the number of messages between the oldest that the
+    broker keeps and the next to be read; when it reaches 0, unread messages are being deleted (I28).
     """
 
     behind: int
@@ -68,9 +72,9 @@ class PartitionLag(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The verdict on a table as it is now, and why; *since* is when the ledger's stop was set.
+    """The current verdict on a table, with its code and reason; *since* is when a stop was recorded.
 
-    *verdict* is None when its landing zone was not inspected, or too long ago, and the ledger has no stop.
+    *verdict* is None if the landing zone was not inspected, or too long ago, and no stop is recorded.
     """
 
     verdict: Verdict | None
@@ -81,12 +85,13 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class TableView:
-    """One table.
+    """The state of one table.
 
-    *found* is what the last inspection found, if any since a decision. *lag* is the age of the oldest logged change
-    that is not known to be applied. *waiting* is what is logged above its published batch. *load_chunks* is (done,
-    all). A change of the transaction *horizon* or an earlier one stops the table (G-05). Columns come with a place
-    (G-07, G-60). *marks* and *totals* are None unless it was looked at closely.
+    *found* is the result of the last inspection; None if there was none since the last decision. *lag* is the age of
+    the oldest logged change that may not be applied. *waiting* counts logged changes that are not published.
+    *load_chunks* is (done, all). A change at or before the transaction *horizon* stops the table (G-05).
+    *unverified_columns* and *gone_columns* hold pairs of column and position (G-07, G-60). *marks* and *totals* are
+    None unless asked for.
     """
 
     state: TableState
@@ -106,17 +111,14 @@ class TableView:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Its verdict now."""
         return self.judgement.verdict
 
     @property
     def code(self) -> str:
-        """The code of its verdict."""
         return self.judgement.code
 
     @property
     def what(self) -> str:
-        """Why it has this verdict."""
         return self.judgement.what
 
     @property
@@ -126,32 +128,31 @@ class TableView:
 
     @property
     def looked_at(self) -> datetime | None:
-        """When its landing zone was inspected; *applied* and *backlog* are as found then."""
+        """When its landing zone was last inspected; *applied* and *backlog* are from then."""
         return None if self.found is None else self.found.at
 
     @property
     def applied(self) -> int | None:
-        """The highest number that counted as applied."""
+        """The highest file number that the target had applied."""
         return None if self.found is None else self.found.applied
 
     @property
     def backlog(self) -> Backlog:
-        """The files that the target had not applied."""
+        """The published files that the target had not applied."""
         return Backlog() if self.found is None else self.found.backlog
 
     @property
     def dead_letters(self) -> OpenLetters:
-        """Its open dead letters."""
         return self.report.letters.tables.get(self.source, NO_LETTERS)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """What it lacks, or may lack, whatever the verdict."""
+        """The losses of this table, whatever its verdict."""
         return self.report.losses.get(self.source, ())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What may differ at the target although nothing is wrong, and what became of its columns."""
+        """What may differ at the target although nothing is wrong, and what happened to its columns."""
         return (self.found and self.found.notes) or self.report.notes.get(self.source, ())
 
     @property
@@ -161,14 +162,14 @@ class TableView:
 
     @property
     def way_out(self) -> str:
-        """What to do about its verdict; empty when nothing has to be done."""
+        """The next step for an operator; empty when nothing has to be done."""
         if self.verdict is None:
             return _RUN_IT if self.code == NOT_INSPECTED else ""
         return "" if self.verdict is Verdict.PASS else next_step(self.code)
 
     @property
     def open_intent(self) -> str:
-        """What a run left unfinished and the next one finishes; empty when there is nothing."""
+        """A publication that a killed run left unfinished and the next run finishes; empty if there is none."""
         intent = self.state.row.intent
         if intent is None:
             return ""
@@ -177,11 +178,10 @@ class TableView:
 
     @property
     def reset(self) -> str:
-        """The reset under way: its last record, who asked for it and why; empty when there is none."""
+        """The reset under way: its stage, who asked for it and why; empty if there is none."""
         return "" if self.state.reset is None else str(self.state.reset)
 
     def document(self) -> dict[str, Any]:
-        """Plain JSON values."""
         state = self.state
         more = {
             "folder": state.folder,
@@ -198,15 +198,16 @@ _SHOWN_OF_TABLE = (
     *("published_at", "dead_letters", "losses", "notes", "load_chunks", "horizon", "unverified_columns"),
     *("gone_columns", "proof", "marks", "totals", "open_intent", "reset"),
 )
-"""What JSON shows of a table under the same name."""
+"""The attributes of a table that its JSON contains."""
 
 
 @dataclass(frozen=True)
 class MirrorView:
-    """A mirror and its tables; *stop* is that of its reading, *batches* the newest ones of the change log.
+    """The state of a mirror and its tables.
 
-    *fragments* are split messages that wait for pieces. Sources are not read again from before *horizon* (G-05).
-    *bound_offsets* is empty unless tables were looked at closely; *not_inspected* is why the zone was not.
+    *stop* is a stop of reading the source. *batches* are the newest of the change log; *fragments* are split messages
+    whose other pieces have not arrived. Changes from before *horizon* are not read again (G-05). *bound_offsets* is
+    empty unless details were asked for; *not_inspected* is why the landing zone was not inspected.
     """
 
     mirror: str
@@ -231,7 +232,7 @@ class MirrorView:
 
     @property
     def recent(self) -> Mapping[str, int]:
-        """Messages by disposition in the newest batches."""
+        """The number of messages of each outcome in the newest batches."""
         counts = Counter[str]()
         for _, of_batch, _ in self.batches:
             counts.update(of_batch)
@@ -239,33 +240,33 @@ class MirrorView:
 
     @property
     def oldest_fragment(self) -> datetime | None:
-        """Since when the oldest split message waits for its pieces."""
+        """Since when the oldest split message waits for its other pieces."""
         return min((fragment.since for fragment in self.fragments), default=None)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """What any of its tables may lack."""
+        """Losses that may concern any table, such as a dead letter that names none."""
         return self.report.losses.get(ANY_TABLE, ())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth a look and concerns no table alone."""
+        """Notes on the mirror that belong to no single table."""
         return self.report.notes.get(ANY_TABLE, ())
 
     @property
     def at_risk(self) -> bool:
-        """Dead letters without a table exist, or were not counted, so any table may lack a change."""
+        """Whether any table may lack a change: dead letters without a table are open, or could not be counted."""
         return self.report.letters.without_table.count > 0 or not self.report.letters.known
 
     @property
     def stopped(self) -> tuple[str, ...]:
-        """What an operator has to decide about: the mirror's reading, tables."""
+        """The mirror's name if reading is stopped, then the names of the stopped tables."""
         tables = [table.source for table in self.tables if table.verdict is Verdict.STOP]
         return (*([self.mirror] if self.stop else []), *tables)
 
     @property
     def verdict(self) -> Verdict | None:
-        """The worst of its tables' verdicts, and of its own."""
+        """The worst verdict among the tables, a stop of reading and losses of the mirror."""
         own = [Verdict.STOP] if self.stop else [Verdict.LOSSES] if self.losses else []
         found = {*own, *(table.verdict for table in self.tables)}
         return next((verdict for verdict in SEVERITY if verdict in found), None)
@@ -278,12 +279,12 @@ class MirrorView:
 
     @property
     def lag(self) -> timedelta:
-        """The longest lag of a table that is not stopped."""
+        """The longest lag among the tables that are not stopped."""
         return max((one.lag for one in self.tables if one.verdict is not Verdict.STOP), default=timedelta(0))
 
     @property
     def behind(self) -> int | None:
-        """Messages at the source that are not bound yet, where a broker shows them; else None."""
+        """The number of messages at the source that are not read yet; None if the source does not show it."""
         return sum(lag.behind for lag in self.partitions.values()) if self.partitions else None
 
     @property
@@ -299,7 +300,6 @@ class MirrorView:
         return min(worst, key=lambda proof: str(proof.proved_at)) if known and len(known) == len(self.tables) else None
 
     def document(self) -> dict[str, Any]:
-        """The mirror without its tables as plain JSON values."""
         of_ledger = {
             "open_fragments": len(self.fragments),
             "recent_batches": len(self.batches),
@@ -318,11 +318,11 @@ _SHOWN_OF_MIRROR = (
     *("mirror", "taken_at", "stop", "last_commit", "oldest_fragment", "recent", "settled_letters", "partitions"),
     *("bound_offsets", "next_run", "not_inspected", "verdict", "lag", "behind", "looked_at"),
 )
-"""What JSON shows of a mirror under the same name."""
+"""The attributes of a mirror that its JSON contains."""
 
 
 def plain(value: Any) -> Any:
-    """Plain JSON values: times in ISO form, lengths of time in seconds, records as objects or as their document."""
+    """Convert a value for JSON: times to ISO text, durations to seconds, records to objects."""
     if hasattr(value, "document"):
         return value.document()
     if is_dataclass(value):

@@ -1,7 +1,7 @@
-"""What an operator can do with a mirror, each operation declared once, for commands, DAGs, forms and buttons.
+"""Declares once what an operator can do with a mirror; commands, DAGs, forms and buttons are made from this.
 
-To add one, declare it here and write what does it: a case in :mod:`open_mirroring.operate.deciding` for a decision,
-else a job or the function that *run* names.
+To add an operation, declare it here, then write its code: a case in :mod:`open_mirroring.operate.deciding` for a
+decision, else a job, or the function named by *run*.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from open_mirroring.operate.arguments import Argument, argument, flag, positive,
 
 
 class Operation(NamedTuple):
-    """Something that an operator can do; *about* is a sentence without its capital and full stop.
+    """Something that an operator can do.
 
-    *run* is the function of the command, ``module:function`` in :mod:`spark_jobs.cli`, *job* the module of the job;
-    without *run* the command does no more than that. *label* is what forms call a decision; empty for what is none.
+    *about* is its help text. *job* is the job's module in ``spark_jobs``. *run* is the command's function, as
+    ``module:function`` in :mod:`spark_jobs.cli`; without it the command just runs the job. *label* is the text on
+    buttons and forms, and marks a decision; it is empty for all others.
     """
 
     name: str
@@ -29,21 +30,21 @@ class Operation(NamedTuple):
 
     @property
     def fields(self) -> tuple[Argument, ...]:
-        """The arguments that forms have."""
+        """The arguments that appear in forms."""
         return tuple(one for one in self.arguments if one.title)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The fields that have to be filled in, in addition to the reason."""
+        """The names of the required form fields, without the reason."""
         return tuple(one.field for one in self.fields if one.is_required and one.field != REASON.field)
 
     @property
     def may_have(self) -> tuple[str, ...]:
-        """The other fields."""
+        """The names of the optional form fields."""
         return tuple(one.field for one in self.fields if not one.is_required)
 
     def command(self, file: Path, **given: str) -> str:
-        """A command to copy: with what is *given*, by field, and placeholders for what is needed besides."""
+        """The command line, to be copied, with the *given* values by field name, else placeholders."""
         words = ["open-mirroring", self.name, shlex.quote(str(file))]
         for one in (one for one in self.arguments if one.name.startswith("--")):
             if value := given.get(one.field):
@@ -115,7 +116,7 @@ LETTERS = (
         "--before", "only dead letters before this position of their stream", title="To position", metavar="POSITION"
     ),
 )
-"""Which dead letters; all of them by default."""
+"""Options that select dead letters; without any of them, all are selected."""
 APPROVED = required(REASON), required(APPROVED_BY)
 _RESETTING = (
     *APPROVED,
@@ -292,4 +293,4 @@ ACCEPT_LETTERS = _decision(
 
 OPERATIONS = tuple(one for one in tuple(vars().values()) if isinstance(one, Operation))
 DECISIONS = {one.name: one for one in OPERATIONS if one.label}
-"""What the page and runs of ``<mirror>__decide`` decide; it starts no Spark."""
+"""The decisions by name, as the page and the DAG ``<mirror>__decide`` offer them. None needs Spark."""

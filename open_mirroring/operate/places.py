@@ -10,7 +10,7 @@ from open_mirroring.errors import TerminalError
 
 
 def places(mirror: Mirror) -> dict[str, str]:
-    """Each place of a mirror by what is there, for people: no secret is in it."""
+    """The places of a mirror, as label and path or address, to be shown to people: logins are left out."""
     source, zone = mirror.source, mirror.landing_zone
     found = {
         "mirror file": str(mirror.file),
@@ -24,7 +24,7 @@ def places(mirror: Mirror) -> dict[str, str]:
 
 
 def ledger_shown(mirror: Mirror) -> str:
-    """The ledger's URL without login and options; what is wrong with its connection where it has none."""
+    """The ledger's URL without login and options, or the error of its connection setting."""
     try:
         return make_url(mirror.ledger_url()).set(username=None, password=None, query={}).render_as_string()
     except TerminalError as error:

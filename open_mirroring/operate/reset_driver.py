@@ -1,4 +1,4 @@
-"""Drives the reset of one table: connects :mod:`open_mirroring.protocols.resetting` with ledger, store and target."""
+"""Resets a table (drops it at the target and rebuilds it) by the steps of :mod:`open_mirroring.protocols.resetting`."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from open_mirroring.reconciliation.inspection import zone_address
 log = logging.getLogger(__name__)
 
 Word = Literal["gone", "back"]
-"""What an operator says of the table at the target, where nothing else can tell."""
+"""What an operator confirms about the table at the target, if it cannot be asked: it is gone, or back."""
 
 _PAUSE_SECONDS = 5.0
 
 
 class ResetOutcome(NamedTuple):
-    """How far a run brought a reset: *stage* of its last record (None: it is over), and what it *waits_for*."""
+    """How far a reset is: *stage* is the last recorded one (None when it is over), *waits_for* is what it needs."""
 
     stage: ResetStage | None
     waits_for: str
 
     @property
     def is_over(self) -> bool:
-        """The table is back, or dropped."""
+        """Whether the reset is over: the table is back, or dropped."""
         return self.stage is None and not self.waits_for
 
 
 class ResetDriver:
-    """Answers the requests of one table's reset, of what is open or of the request *asked*.
+    """Drives the reset of one table: a reset that is open, or a new one for the request *asked*.
 
-    *rebuild* publishes what the table begins with, and says what it waits for, or nothing.
+    *rebuild* publishes the table's first rows from scratch; it returns what it waits for, or an empty text.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ResetDriver:
         self._rebuild = rebuild
 
     def drive(self, wait: timedelta) -> ResetOutcome:
-        """Carry the reset on, waiting for the target at most *wait*; raises what store and rebuilding do."""
+        """Carry the reset on, waiting at most *wait* for the target; raises errors of the store and *rebuild*."""
         until = time.monotonic() + wait.total_seconds()
         state = protocol.start(self._asked.request if self._asked else "")
         while True:
@@ -89,7 +89,7 @@ class ResetDriver:
             state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
 
     def may_go_on(self, seen: str) -> bool:
-        """Whether a run would get further than the one that left the reset waiting at stage *seen*. It only looks."""
+        """Whether another run could get further than stage *seen*, so that none starts only to wait again."""
         row = self._ledger.look(self._source)
         if row.stage is None or row.stage.value != seen:
             return True
@@ -100,9 +100,10 @@ class ResetDriver:
         return not is_rebuilt or self._sight(row) is Sight.THERE
 
     def say(self, word: Word, reason: Reason, request: str) -> str:
-        """Take an operator's word for what the target has, where a reset waits for it; what comes next (G-89).
+        """Record an operator's confirmation that the table is gone or back at the target (G-89).
 
-        Raises ``COMMAND_REFUSED`` when no reset waits for this, ``CHANGED_MEANWHILE`` when a run was at work on it.
+        Returns a sentence about what comes next. Raises ``COMMAND_REFUSED`` if no reset waits for it, and
+        ``CHANGED_MEANWHILE`` if a run changed the reset meanwhile.
         """
         asked = Asked(request, TARGET_GONE if word == "gone" else TARGET_BACK, self._source)
         row = self._ledger.look(self._source)

@@ -1,7 +1,7 @@
-"""Hands a job to a driver on a cluster: the job, its mirror file and connections, as one encrypted text.
+"""Encrypts a job with its mirror file and connections into one argument, for a Spark driver on a cluster.
 
-A cluster shows a program's arguments on its pages and in its logs. So the text is encrypted and authenticated (Fernet)
-with a key that the cluster itself gives to the driver.
+A cluster shows the arguments of programs on its pages and in its logs. The key (Fernet) is stored on the cluster, which
+gives it to the driver as a file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from open_mirroring.errors import TerminalError
 
 _MAKE_A_KEY = "make one: openssl rand -base64 32 | tr '+/' '-_'"
 ARGUMENT_BYTES = 120_000
-"""Linux passes no argument of 128 KiB or more to a program."""
+"""Linux accepts no program argument of 128 KiB or more."""
 
 
 class JobOrder(NamedTuple):
-    """One job for a driver elsewhere; it leaves the job's end in the ledger under *run*, made for this alone.
+    """One job for a driver on a cluster.
 
-    *mirror* and *text* are name and text of the mirror file, *home* is where its relative paths start. *arguments* come
-    behind the mirror file; *connections* are environment variables.
+    The driver records the job's end in the ledger under the id *run*. *mirror* and *text* are name and content of the
+    mirror file, and relative paths in it start at *home*. *arguments* follow the mirror file on the command line;
+    *connections* are environment variables.
     """
 
     run: str
@@ -38,7 +39,7 @@ class JobOrder(NamedTuple):
 
 
 def sealed(order: JobOrder, key: str) -> str:
-    """The order as text of letters, digits, ``-``, ``_`` and ``=``; raises ``INSTALLATION_INCOMPLETE``."""
+    """Encrypt the job into text that is safe as an argument; ``INSTALLATION_INCOMPLETE`` for a bad key or long text."""
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
         what = f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}"
@@ -48,7 +49,7 @@ def sealed(order: JobOrder, key: str) -> str:
 
 
 def opened(text: str, key_file: Path) -> JobOrder:
-    """What was sealed, by the key in a file; raises ``INSTALLATION_INCOMPLETE``."""
+    """Decrypt a job with the key in a file; raises ``INSTALLATION_INCOMPLETE`` if the key is unreadable or differs."""
     try:
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

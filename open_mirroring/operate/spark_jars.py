@@ -1,4 +1,4 @@
-"""Finds how a job gets Spark: options of its submission, a server to join, or jars for a Spark of its own."""
+"""Finds where a job gets Spark: options of spark-submit, a Spark Connect server, or a local Spark with these jars."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from open_mirroring.errors import TerminalError
 JARS = "OPEN_MIRRORING_JARS"
 """Environment variable naming the folder of jars."""
 SUBMITTED = "OPEN_MIRRORING_SUBMITTED"
-"""Environment variable of a job whose Spark is to be started by the options in ``PYSPARK_SUBMIT_ARGS``."""
+"""Environment variable: set if the options in ``PYSPARK_SUBMIT_ARGS`` start the job's Spark."""
 REMOTE = "SPARK_REMOTE"
-"""Spark's own variable for a server of Spark Connect (``sc://HOST:PORT/;token=…``)."""
+"""Spark's own environment variable for a Spark Connect server (``sc://HOST:PORT/;token=…``)."""
 _DRIVERS = {"postgres": "postgresql", "mssql": "mssql-jdbc"}
-"""What the jar of each database's driver is called."""
+"""A part of the file name of each database's JDBC driver."""
 _CHECKOUT = Path(__file__).resolve().parents[2] / "jars"
 
 
 def jars_folder() -> Path:
-    """The folder that :data:`JARS` names, else ``jars`` of a checkout, else one in the user's cache."""
+    """The folder that :data:`JARS` names, else ``jars`` of a git checkout, else one in the user's cache."""
     if named := os.environ.get(JARS):
         return Path(named).absolute()
     if (_CHECKOUT / "ivy.xml").is_file():
@@ -36,12 +36,12 @@ def jars_folder() -> Path:
 
 
 def jar_files() -> list[str]:
-    """The jars of that folder, sorted; none where an image has them in Spark's own folder."""
+    """The paths of the jars in that folder, sorted; empty where a container image has them in Spark's own folder."""
     return sorted(map(str, jars_folder().glob("*.jar")))
 
 
 def drivers_lacking(mirror: Mirror) -> list[Problem]:
-    """A problem for the first read over JDBC, where a Spark of this machine's own would have no driver for it."""
+    """A problem, in a list, if the mirror reads over JDBC and a local Spark would find no driver; else none."""
     if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
         return []
     for setting, connection in _jdbc_reads(mirror):
@@ -79,7 +79,7 @@ def _jdbc_reads(mirror: Mirror) -> Iterator[tuple[SettingPath, str]]:
 
 
 def server_shown(address: str) -> str:
-    """The address of a server of Spark Connect for people: without its parameters, for a token is one of them."""
+    """The address of a Spark Connect server without its parameters, one of which is a secret token."""
     return (
         address.partition(";")[0] if address.startswith("sc://") else f"what {REMOTE} says, which is not sc://HOST:PORT"
     )

@@ -1,4 +1,4 @@
-"""Warns before a mirror passes a limit of the target, above which tables stay out or are slowed down (F-91).
+"""Warns before a mirror exceeds a limit of Fabric, above which tables are left out or slowed down (F-91).
 
 Public sources: Microsoft Learn, *Troubleshoot Fabric mirrored databases* (tables, bytes a day) and *Tables in Fabric
 data warehousing* (columns, of warehouses and SQL analytics endpoints).
@@ -11,15 +11,15 @@ from open_mirroring.config.problems import Problem
 from open_mirroring.config.tables import ColumnSelection, Table
 
 MOST_TABLES = 1_000
-"""Tables of one mirrored database."""
+"""The number of tables that one mirrored database can have."""
 MOST_BYTES_A_DAY = 1_000_000_000_000
-"""Bytes of changes that a mirrored database takes on one day before it slows down."""
+"""The bytes of changes that a mirrored database accepts in one day before it slows down."""
 _MANY_TABLES = 900
 _MOST_COLUMNS = 1_024
 
 
 def limit_warnings(mirror: Mirror) -> list[Problem]:
-    """``TARGET_LIMIT`` for each limit that is near or passed, as far as the mirror file shows; they stop nothing."""
+    """A warning (``TARGET_LIMIT``) for each limit that the tables in the mirror file reach; it stops nothing."""
     found = []
     if len(mirror.tables) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"
@@ -35,7 +35,7 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
 
 
 def is_near_daily_bytes(published: int) -> bool:
-    """Whether bytes published on one day are nine tenths of what the target takes, or more."""
+    """Whether the bytes published on one day are 90 percent of the daily limit or more."""
     return published >= MOST_BYTES_A_DAY // 10 * 9
 
 

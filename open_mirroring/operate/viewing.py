@@ -1,6 +1,6 @@
-"""Gathers the view of a mirror from its ledger: a few queries for all tables together. It changes nothing.
+"""Reads the state of a mirror from its ledger, with a few queries for all tables together. It changes nothing.
 
-The verdicts are those of the last inspection, plus a stop of the ledger and losses that came later.
+The verdicts are those of the last inspection; stops and losses recorded since then override them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from open_mirroring.protocols.verdicts import OK, Finding, Verdict
 from open_mirroring.reconciliation.losses import look
 
 NO_COMPLETE_POSITION = "none: this source has none"
-"""The source does not show that nothing older can come, or it was not asked: transactions are not held back (C-88)."""
+"""Shown if changes do not wait for complete transactions: by the setting, or as the source cannot show it (C-88)."""
 RECENT_BATCHES = 100
-"""Messages are counted over so many of the newest batches."""
+"""Messages are counted over this many of the newest batches."""
 _LOOKS_MISSED = 2
-"""So many moments of the schedule may pass before what the last inspection found is doubted."""
+"""After so many scheduled runs without an inspection, the last one counts as out of date."""
 
 
 def view_mirror(
@@ -45,12 +45,12 @@ def view_mirror(
     stop: OpenStop | None = None,
     closely: Collection[str] | None = (),
 ) -> MirrorView:
-    """Gather the view of a mirror.
+    """Read the state of a mirror and its tables.
 
-    *findings* are the results of an inspection that just ended, by source table; None: show those of the last
-    recorded one. *not_inspected* is why tables are missing among them. *stop* is a stop of the reading that the ledger
-    has not recorded yet. *closely* are the tables to show with marks and totals; None: all. These cost more the longer
-    the history is.
+    *findings* are the results of an inspection that just ended, by source table; None means those of the last recorded
+    one. *not_inspected* is why tables are missing in *findings*. *stop* is a stop of reading that the ledger has not
+    recorded yet. For the tables in *closely* (None: all) positions and totals are read, too, which takes longer the
+    longer the history is.
     """
     reader = LedgerReader(ledger, mirror.name)
     state, tables = reader.mirror(), reader.tables()
@@ -116,7 +116,7 @@ def view_mirror(
 def _judged(
     stop: OpenStop | None, found: Finding | None, losses: Sequence[Loss], not_inspected: str, *, is_overdue: bool
 ) -> Judgement:
-    """The verdict; the ledger's stop goes before anything that an inspection found."""
+    """The current verdict; a stop in the ledger counts more than the inspection."""
     if stop is not None:
         return Judgement(Verdict.STOP, stop.code, stop.what, stop.since)
     if found is None:
@@ -141,7 +141,7 @@ def _is_overdue(mirror: Mirror, looked: Mapping[str, Finding], now: datetime) ->
 
 
 def _logged_chunks(reader: LedgerReader, tables: Mapping[str, TableState], committed: int) -> Counter[tuple[str, int]]:
-    """How many chunks of a load are in the change log, by table and generation."""
+    """The number of initial load chunks in the change log, by table and generation."""
     is_loading = any(table.start.load_state == "pending" for table in tables.values())
     chunks = map(LoadChunk.of, reader.bound(committed) if is_loading else ())
     return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)

@@ -1,4 +1,4 @@
-"""Puts verdicts, ages and amounts into words; the page and the command line use the same ones."""
+"""Formats verdicts, ages, amounts and sizes as text, the same on the page and on the command line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _VERDICTS = {
     Verdict.STOP: "stopped",
 }
 SEVERITY: Sequence[Verdict | None] = (Verdict.STOP, None, Verdict.LOSSES, Verdict.HOLD, Verdict.PASS)
-"""The verdicts, the worst first: what nobody looked at may be anything."""
+"""The verdicts, the worst first. None (not inspected) comes second, because it may hide a stop."""
 
 
 def shown(text: object, *, also: str = "") -> str:
-    """Foreign text as a person may see it: characters that do not print, except *also*, are shown by number."""
+    """Text from outside made safe to print: unprintable characters, except those in *also*, become escapes."""
     text = str(text)
     if text.isprintable():
         return text
@@ -27,22 +27,22 @@ def shown(text: object, *, also: str = "") -> str:
 
 
 def verdict_words(verdict: Verdict | None) -> str:
-    """A verdict in words; None: nobody looked."""
+    """A verdict in words; None means that the table was not inspected."""
     return UNKNOWN if verdict is None else _VERDICTS[verdict]
 
 
 def verdict_name(verdict: Verdict | None) -> str:
-    """A verdict as addresses, classes and labels name it."""
+    """A verdict as used in URLs, CSS classes and metric labels."""
     return "UNKNOWN" if verdict is None else verdict.value
 
 
 def verdict_counts(counts: Mapping[Verdict | None, int]) -> str:
-    """``1 stopped, 3 mirrored``, the worst first."""
+    """The counts as text, the worst verdict first: ``1 stopped, 3 mirrored``."""
     return ", ".join(f"{counts[one]} {verdict_words(one)}" for one in SEVERITY if counts.get(one)) or "none"
 
 
 def age(length: timedelta | None) -> str:
-    """``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
+    """A duration as text: ``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
     if length is None:
         return "never"
     seconds = max(0, int(length.total_seconds()))
@@ -55,23 +55,23 @@ def age(length: timedelta | None) -> str:
 
 
 def rest(done: int, of: int, length: timedelta) -> timedelta | None:
-    """How long the rest takes at the pace of what is done; None where nothing tells."""
+    """The estimated time until all of *of* parts are done, if *done* parts took *length*; None before the first."""
     return length / done * (of - done) if 0 < done < of else None
 
 
 def pace(done: int, of: int, seconds: float) -> str:
-    """The same in words: ``, about 12 min left``; empty where nothing tells."""
+    """The time left at the pace so far, as text: ``, about 12 min left``; empty if it is unknown."""
     left = rest(done, of, timedelta(seconds=seconds))
     return "" if left is None else f", about {age(left)} left"
 
 
 def amount(count: int, one: str, many: str = "") -> str:
-    """``1 file``, ``1,234 files``."""
+    """A number with its noun: ``1 file``, ``1,234 files``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def alike(said: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Each text once, after the names of all that it is about: ``dbo.a, dbo.b``."""
+    """Merge pairs of (name, text) with equal texts: yields (``dbo.a, dbo.b``, text)."""
     about = dict[str, list[str]]()
     for name, text in said:
         about.setdefault(str(text), []).append(name)
@@ -79,13 +79,13 @@ def alike(said: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def waiting_pieces(count: int) -> str:
-    """That messages were read which need others: something of the source is known to be missing until these come."""
+    """A note that messages wait for others, such as pieces of a split event; until then rows are missing."""
     waiting = amount(count, "message waits", "messages wait")
     return f"{waiting} for other pieces, or for a description of a structure"
 
 
 def size(count: int) -> str:
-    """``812 B``, ``1.5 MB``."""
+    """A number of bytes as text: ``812 B``, ``1.5 MB``."""
     value, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 1000:

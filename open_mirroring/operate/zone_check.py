@@ -1,4 +1,4 @@
-"""Checks that the landing zone of a mirror can be published to, by trying it on store and target."""
+"""Checks that a mirror can publish to its landing zone, by trying it on the store and the target."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from open_mirroring.reconciliation.inspection import zone_address
 
 
 def check_landing_zone(mirror: Mirror) -> list[Problem]:
-    """Everything that keeps a zone in OneLake from being published to; a local one is not tried.
+    """Return the problems that would prevent publishing to a landing zone in OneLake; a local one is not tried.
 
-    The target's status is asked for as well, unless the mirror file says that no run does (``gate.status``). Without a
-    plain answer nothing is proved, and that is a problem too.
+    The target's status is asked for as well, unless the mirror file turns that off (``gate.status``). A request without
+    a clear answer is a problem, too.
     """
     try:
         address = zone_address(mirror)
@@ -40,7 +40,7 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
 
 
 def prove_conformance(store: OneLakeStore) -> None:
-    """Refuse a store that does anything otherwise than the publish protocol needs (``STORE_UNFIT``)."""
+    """Raise ``STORE_UNFIT`` if the store behaves otherwise than publishing needs, such as a rename that overwrites."""
     found = deviations(store)
     if found:
         what = "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found)

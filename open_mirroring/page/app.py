@@ -1,4 +1,4 @@
-"""Builds the web app: its addresses, who gets an answer, and the security headers of every answer."""
+"""Builds the web app: its URLs, who gets an answer, and the security headers of every answer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SAFETY = {
 
 @dataclass(frozen=True)
 class Link:
-    """A place elsewhere that has more about a mirror."""
+    """A link to another place with information about a mirror, such as its DAGs in Airflow."""
 
     label: str
     address: str
@@ -56,9 +56,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the page is mounted: the mirrors, who may come in, and how a mirror's ledger and landing zone are found.
+    """Where the page is mounted: the mirrors, the access control, and how to find a mirror's ledger and landing zone.
 
-    *links* are other places that have more about a mirror; *home* is where to go back to. The addresses hold secrets.
+    *links* returns links for a mirror; *home* is the link back to the surrounding site. What *ledger_url* and *zone*
+    return may hold secrets.
     """
 
     shelf: MirrorShelf
@@ -70,14 +71,14 @@ class Surroundings:
 
 
 class _Page:
-    """Answers requests. Functions that ask ledgers are plain ones, so that they run beside each other in threads."""
+    """Answers requests. Methods that query ledgers are not async, so that they run in parallel threads."""
 
     def __init__(self, around: Surroundings) -> None:
         self.around = around
         self._ledgers: dict[str, Engine] = {}
 
     def ledger(self, mirror: Mirror) -> Engine | None:
-        """The ledger to read it only; None when nothing has run yet."""
+        """The mirror's ledger, opened for reading only; None if nothing has run yet."""
         url = self.around.ledger_url(mirror)
         known = self._ledgers.get(url)
         # To open a file of SQLite that was removed since would make an empty one.
@@ -91,7 +92,7 @@ class _Page:
         return self._ledgers[url]
 
     def mirrors(self, request: Request) -> Response:
-        """All mirrors, one line each."""
+        """The list of all mirrors, one line each."""
         now = datetime.now(UTC)
         mirrors, problems = self.around.shelf.look()
         shown = []
@@ -106,7 +107,7 @@ class _Page:
         return self._answer(request, "mirrors.html", document)
 
     def mirror(self, request: Request) -> Response:
-        """One mirror with its tables."""
+        """The page of one mirror with its tables."""
         mirror = self._mirror(request)
         now, ledger = datetime.now(UTC), self.ledger(mirror)
         asked = views.TableQuery.of(request.query_params)
@@ -115,7 +116,7 @@ class _Page:
         return self._answer(request, "mirror.html" if found else "not_started.html", document, mirror)
 
     def table(self, request: Request) -> Response:
-        """One table."""
+        """The page of one table."""
         mirror = self._mirror(request)
         ledger, source = self.ledger(mirror), request.query_params.get("source", "")
         found = None if ledger is None else views.table(mirror, ledger, source, datetime.now(UTC))
@@ -124,7 +125,7 @@ class _Page:
         return self._answer(request, "table.html", found, mirror)
 
     def letter(self, request: Request) -> Response:
-        """What the log has of one dead letter: for those who may decide, as it may hold anything."""
+        """The content of one dead letter. Only visitors who may decide see it, because it may hold any data."""
         mirror = self._mirror(request)
         if not _visitor(request).decides(mirror.name):
             raise AccessDenied(403, "only who may decide about a mirror may see what its messages hold")
@@ -142,7 +143,7 @@ class _Page:
         return self._answer(request, "runbook.html", found)
 
     def metrics(self, request: Request) -> Response:
-        """For Prometheus."""
+        """All metrics in Prometheus' format."""
         mirrors, _ = self.around.shelf.look()
         found: list[tuple[Mirror, Engine | None]] = []
         for mirror in mirrors.values():
@@ -154,7 +155,7 @@ class _Page:
         return Response(exposition(found, datetime.now(UTC)), media_type=CONTENT_TYPE)
 
     def decide(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Take a decision and tell what came of it."""
+        """Carry out a decision, and show what came of it."""
         mirror, visitor = self._mirror(request), _visitor(request)
         if not visitor.decides(mirror.name):
             raise AccessDenied(403, f"you may look at {mirror.name}, and not decide about it")
@@ -197,7 +198,7 @@ class _Page:
         return mirror
 
     def refused(self, request: Request, error: Exception) -> Response:
-        """A page that says why there is no other."""
+        """An error page with the reason."""
         denied = error if isinstance(error, AccessDenied) else AccessDenied(503, _said(error))
         document = {"title": "Not shown", "what": denied.what, "login": denied.login, "asks_token": denied.asks_token}
         return self._answer(request, "refused.html", document, status=denied.status)
@@ -234,7 +235,7 @@ class _Page:
 
 
 def fabric_item(mirror: Mirror) -> str:
-    """Where the mirrored database opens in Fabric; empty where the mirror file has names: the address has GUIDs."""
+    """The URL of the mirrored database in Fabric; empty unless the mirror file names it by GUIDs, as the URL does."""
     workspace, item = mirror.landing_zone.workspace or "", mirror.landing_zone.item or ""
     if not (is_guid(workspace) and is_guid(item)):
         return ""
@@ -242,7 +243,7 @@ def fabric_item(mirror: Mirror) -> str:
 
 
 def build_app(around: Surroundings) -> FastAPI:
-    """The app for some surroundings."""
+    """Build the app with all its routes; the door in *around* checks each visitor."""
     page = _Page(around)
     app = FastAPI(title="Open mirroring", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -325,7 +326,7 @@ def _said(error: Exception) -> str:
 
 
 def _check_origin(request: Request, form: Mapping[str, str]) -> None:
-    """Refuse a form that is not of our own page: browsers say where it comes from, and only ours knows the cookie."""
+    """Refuse a form that another site sent (cross-site request forgery): its token must match the cookie."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     known = request.cookies.get(CSRF_COOKIE, "")
     if (

@@ -35,9 +35,10 @@ _CONSEQUENCE = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of one or more tables, or of the mirror as a whole; *found* says of which tables each text is.
+    """One problem of some tables, or of the mirror itself (*tables* is empty).
 
-    *waiting* logged changes of these tables are not published; *since* is when the oldest of their stops was set.
+    *found* pairs each text with the tables that it is about. *waiting* is the number of logged changes that are not
+    published because of it; *since* is when the oldest of these stops was recorded.
     """
 
     verdict: Verdict | None
@@ -53,7 +54,7 @@ class Problem:
 
     @property
     def consequence(self) -> str:
-        """What it means for the data."""
+        """What it means for the data at the target."""
         if self.verdict is Verdict.STOP and not self.tables:
             return "Nothing new is read from the source."
         if self.verdict is Verdict.LOSSES and not self.tables:
@@ -64,7 +65,7 @@ class Problem:
 
 
 def problems(mirror: Mirror, ledger: Engine, found: MirrorView, tables: Iterable[TableView]) -> list[Problem]:
-    """The problems of a mirror as a whole and of some of its tables, equal ones as one, the most serious first."""
+    """The problems of a mirror and of *tables*, equal ones merged, the most serious first."""
     stop, single = found.stop, list[Problem]()
     if stop is not None:
         single.append(_problem(Verdict.STOP, stop.code, stop.what, "", fixes.OF_READING))
@@ -110,7 +111,7 @@ def _of_table(mirror: Mirror, ledger: Engine, table: TableView) -> Iterator[Prob
 
 
 def _of_loss(mirror: Mirror, loss: Loss, letters: OpenLetters, source: str) -> Iterator[Problem]:
-    """A loss, or one problem for each code of the dead letters that it is about."""
+    """The problem of one loss; a loss by dead letters gives one problem for each code of theirs."""
     if loss.code not in (DEAD_LETTERS_OPEN, DEAD_LETTERS_HOMELESS):
         yield _problem(Verdict.LOSSES, loss.code, loss.what, source, fixes.of_loss(mirror, loss.code, source))
         return
@@ -121,7 +122,7 @@ def _of_loss(mirror: Mirror, loss: Loss, letters: OpenLetters, source: str) -> I
 
 
 def _choices(ledger: Engine, table: TableView) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What has to be chosen to end a stop: streams without a place in the order, and columns that not all rows have."""
+    """What an operator may choose to end a stop: streams not accepted yet, and columns that only some rows have."""
     if table.code == EPOCH_UNKNOWN:
         with ledger.connect() as db:
             row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.id == table.state.id)).one()

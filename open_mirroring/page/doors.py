@@ -1,4 +1,4 @@
-"""Decides who may look and who may decide. Every app needs a door, so no one is let in by default."""
+"""Access control: who may see mirrors, and who may decide. An app cannot be built without a door."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True)
 class Visitor:
-    """A person who was let in: by *name*, or empty if the forms ask for it.
+    """A person who was let in; *name* is empty if it is unknown, then forms ask for it.
 
-    *looks* and *decides* say whether they may look at a mirror, or decide about it and see what its messages hold.
+    Given a mirror's name, *looks* returns whether they may see it, *decides* whether they may decide about it and read
+    its messages.
     """
 
     name: str = ""
@@ -27,9 +28,9 @@ class Visitor:
 
 
 class AccessDenied(Exception):
-    """A visitor who gets no answer: the HTTP status, what to say, and where to log in.
+    """The request is refused: HTTP status, text, and the address of a login.
 
-    Where a visitor may not look, there is nothing (404).
+    A mirror that the visitor may not see is answered like a missing one (404).
     """
 
     def __init__(self, status: int, what: str, *, login: str = "", asks_token: bool = False) -> None:
@@ -38,37 +39,36 @@ class AccessDenied(Exception):
 
 
 class Door(Protocol):
-    """Lets visitors in, or refuses them."""
+    """Checks who a visitor is, and lets them in or refuses them."""
 
     async def admit(self, request: Request) -> Visitor:
-        """Who asks. Raises AccessDenied if they may not."""
+        """Return the visitor; raises AccessDenied."""
 
     def cookies(self, request: Request) -> Mapping[str, str]:
-        """What to set in an answer, so that the visitor is known next time."""
+        """Cookies to set in the answer, so that the visitor is known at the next request."""
 
 
 class LoopbackDoor:
-    """Lets in whoever is on this machine: the server has to listen on a loopback address only."""
+    """Lets in everyone on this machine; the server must listen on a loopback address only."""
 
     async def admit(self, request: Request) -> Visitor:
-        """A page of another site, whose name was made to point here, is refused by the name that it asked for."""
+        """Refuse other host names: another site's name could be made to point to 127.0.0.1 (DNS rebinding)."""
         if (request.url.hostname or "") not in _HOSTS:
             raise AccessDenied(421, "this page answers to localhost and 127.0.0.1 only")
         return Visitor()
 
     def cookies(self, request: Request) -> Mapping[str, str]:
-        """None."""
         return {}
 
 
 @dataclass(frozen=True)
 class TokenDoor:
-    """Lets in whoever has the token: as ``Authorization: Bearer``, once as ``?token=``, then as a cookie."""
+    """Lets in everyone with the token: as ``Authorization: Bearer``, once as ``?token=``, then as a cookie."""
 
     token: str = field(repr=False)
 
     async def admit(self, request: Request) -> Visitor:
-        """Compare in constant time."""
+        """Compare the token in constant time, so that response times do not reveal it."""
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         offered = bearer.strip() if scheme.lower() == "bearer" else request.cookies.get(TOKEN_COOKIE, "")
         if not (self._fits(offered) or self._fits(request.query_params.get("token", ""))):
@@ -76,7 +76,7 @@ class TokenDoor:
         return Visitor()
 
     def cookies(self, request: Request) -> Mapping[str, str]:
-        """The token, when it came in the address."""
+        """The token as a cookie, if it came in the URL."""
         return {TOKEN_COOKIE: self.token} if self._fits(request.query_params.get("token", "")) else {}
 
     def _fits(self, offered: str) -> bool:
@@ -84,7 +84,7 @@ class TokenDoor:
 
 
 def cookie(request: Request, name: str, value: str) -> str:
-    """The header that sets a cookie which no script reads and no other site sends."""
+    """A ``Set-Cookie`` header value that scripts cannot read and other sites cannot send."""
     answer, path = Response(), request.scope.get("root_path", "") or "/"
     is_secure = request.url.scheme == "https"
     answer.set_cookie(name, value, path=path, secure=is_secure, httponly=True, samesite="strict")

@@ -1,4 +1,4 @@
-"""Writes the metrics of all mirrors in Prometheus' text format, from the ledgers alone."""
+"""Writes the metrics of all mirrors in Prometheus' text format, read from the ledgers alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metric(NamedTuple):
-    """A metric by its name: what it says, and its labels beside *mirror*."""
+    """A metric: its name, its help text, and its labels in addition to *mirror*."""
 
     name: str
     says: str
@@ -54,7 +54,7 @@ _Samples = dict[Metric, list[tuple[Mapping[str, str], float]]]
 
 
 def exposition(mirrors: Iterable[tuple[Mirror, Engine | None]], now: datetime) -> str:
-    """The metrics as text; a mirror whose ledger does not answer has ``up`` 0 and nothing else."""
+    """All metrics as text; a mirror without a readable ledger has only ``up`` with the value 0."""
     samples: _Samples = {metric: [] for metric in METRICS}
     for mirror, ledger in mirrors:
         samples[UP].append(({"mirror": mirror.name}, float(ledger is not None)))

@@ -1,4 +1,4 @@
-"""Lists what can be done about a problem of a mirror or a table: by a button of the page, or by a command to copy."""
+"""Finds the fixes for a problem: buttons of the page, and commands to copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from open_mirroring.protocols.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Choice:
-    """What has to be chosen for a decision."""
+    """A selection field that a decision needs, such as which column was dropped; *is_many* allows several values."""
 
     name: str
     label: str
@@ -32,7 +32,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Button:
-    """A decision that the page takes. *subject* says of what of the table: a stream, or a code of dead letters."""
+    """A decision that the page offers; *action* is the operation, *subject* the stream or code that it is about."""
 
     action: str
     label: str
@@ -43,18 +43,18 @@ class Button:
 
 @dataclass(frozen=True)
 class Command:
-    """A command to copy: what a button cannot do, because it takes long, needs Spark, or deletes something."""
+    """A command to copy, for what a button cannot do because it runs long, needs Spark, or deletes something."""
 
     text: str
     effect: str
 
 
 Fixes = tuple[tuple[Button, ...], tuple[Command, ...]]
-"""What can be done, the likely one first."""
+"""Buttons and commands, the most likely fix first."""
 
 
 def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> Fixes:
-    """What can be done about what stops or holds a table."""
+    """The fixes for a table that is stopped or on hold; an operator may choose among *unknown_epochs* and *columns*."""
     code, is_stopped, commands = table.code, table.verdict is Verdict.STOP, list[Command]()
     buttons: list[Button] = []
     if is_stopped and table.since is not None:
@@ -79,7 +79,7 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
 
 
 def _of_stop(mirror: Mirror, table: TableView, epochs: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[Button]:
-    """The decisions that may end a stop of the ledger."""
+    """The decisions that may end a stop which the ledger has recorded."""
     code, accept = table.code, operations.ACCEPT_SCHEMA
     if code == EPOCH_UNKNOWN:
         begin_so = (one.source for one in mirror.tables if one.begins_with_load_of_task)
@@ -105,7 +105,7 @@ def _of_stop(mirror: Mirror, table: TableView, epochs: tuple[str, ...], columns:
 
 
 def of_loss(mirror: Mirror, code: str, source: str = "") -> Fixes:
-    """What can be done about a loss of a table, or of any table."""
+    """The fixes for a loss of a table, or of the mirror if *source* is empty."""
     if code == table_losses.OFFSETS_MISSING:
         effect = "accept the missing messages as lost; deliver them instead where you can"
         return (), (Command(operations.ACCEPT_LETTERS.command(mirror.file, code=code), effect),)
@@ -117,14 +117,14 @@ def of_loss(mirror: Mirror, code: str, source: str = "") -> Fixes:
 
 
 def of_letters(mirror: Mirror, code: str, source: str = "") -> Fixes:
-    """What can be done about the open dead letters of a code, of a table or of those that name none."""
+    """The fixes for open dead letters with one code; without *source*, those that name no table."""
     effect = "the changes in these dead letters are lost for ever; they no longer count as a loss"
     accept = _button(operations.ACCEPT_LETTERS, f"Accept all of {code} as lost", effect, subject=code)
     return (accept,), (_command(mirror, operations.REPLAY, code=code, table=source),)
 
 
 def of_difference(mirror: Mirror, source: str) -> Fixes:
-    """What can be done about a table of which a proof found that it differs."""
+    """The fixes for a table that a proof found to differ from the source."""
     correct = f"{operations.PROVE.command(mirror.file, tables=source)} --correct --reason TEXT --approved-by NAME"
     effect = "compare the table again, and publish the rows that differ as the source has them now"
     return (), (Command(correct, effect), _command(mirror, operations.RELOAD, table=source))

@@ -20,7 +20,7 @@ _CODE_BLOCK = Markup('<pre tabindex="0"><code>{}</code></pre>\n')
 
 @cache
 def _sections() -> dict[str, tuple[str, str]]:
-    """Heading and text of the section by each code that it explains; one of its own goes before a row of a table."""
+    """Heading and text of the section for each code; a section of its own goes before a row in a table."""
     text = (resources.files("open_mirroring.page") / "runbook.md").read_text(encoding="utf-8")
     found: dict[str, tuple[str, str]] = {}
     for part in re.split(r"^#{2,3} ", text, flags=re.MULTILINE)[1:]:
@@ -33,7 +33,7 @@ def _sections() -> dict[str, tuple[str, str]]:
 
 
 def section(code: str) -> tuple[str, Markup] | None:
-    """Heading and text of the section about a code; None where there is none."""
+    """Heading and HTML of the runbook's section about a code; None if there is none."""
     found = _sections().get(code)
     return None if found is None else (found[0], as_html(found[1]))
 
@@ -45,7 +45,7 @@ _MARKDOWN.add_render_rule("fence", lambda _, tokens, at, *__: _CODE_BLOCK.format
 
 
 def as_html(text: str) -> Markup:
-    """Paragraphs, lists, tables and blocks of code; each line of them as :func:`as_text` makes it."""
+    """Convert Markdown with paragraphs, lists, tables and code blocks to safe HTML."""
     tokens = _MARKDOWN.parse(text)
     for token in tokens:
         if token.type == "inline":
@@ -56,7 +56,7 @@ def as_html(text: str) -> Markup:
 
 
 def as_text(text: str) -> Markup:
-    """One line: code, strong words and links to elsewhere."""
+    """Convert one line of Markdown to safe HTML: code, strong text and https links; all else is escaped."""
     out, at, text = Markup(""), 0, shown(text, also="\n\t")
     for match in _INLINE.finditer(text):
         out += escape(text[at : match.start()])

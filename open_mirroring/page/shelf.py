@@ -1,4 +1,4 @@
-"""Keeps the mirrors that the page shows; a file is read again only after it changed, as a large one takes seconds."""
+"""Loads the mirror files that the page shows; a file is read again only if it changed, as a large one takes seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from open_mirroring.reconciliation.owning import standing
 
 
 class MirrorShelf:
-    """The mirror files of some places, each a file or a folder of them. A wrong file hinders no other one."""
+    """The mirror files in *places*, each a file or a folder of files. A wrong file does not hide the others."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self._places = tuple(places)
@@ -20,7 +20,7 @@ class MirrorShelf:
         self._lock = threading.Lock()
 
     def look(self) -> tuple[dict[str, Mirror], list[Problem]]:
-        """The mirrors by name as their files are now, and what is wrong with the other files."""
+        """Return the mirrors by name as their files are now, and the problems of files that cannot be used."""
         mirrors: dict[str, Mirror] = {}
         problems: list[Problem] = []
         with self._lock:

@@ -1,4 +1,4 @@
-"""Computes what each page shows, as values that become HTML by a template, or JSON as they are."""
+"""Computes the content of each page as a dict, which a template turns into HTML, or which is sent as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SHOWN_BYTES = 2_000
 
 
 def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
-    """The first bytes of a message; None where the log has none of it, or cannot be read from here."""
+    """The first bytes of a rejected message as text; None if the change log does not have it or cannot be read here."""
     c = t.log_batch.c
     query = sa.select(c.manifest).where(c.mirror == mirror.name, c.number == at.batch)
     text = t.first(ledger, query)
@@ -81,7 +81,7 @@ def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
 
 
 def escaped(raw: bytes) -> str:
-    """Bytes as printable text, at most so many."""
+    """The first 2,000 bytes as printable text."""
     text = raw[:SHOWN_BYTES].decode("utf-8", errors="backslashreplace")
     said = words.shown(text, also="\n\t")
     more = len(raw) - SHOWN_BYTES
@@ -95,7 +95,7 @@ _LETTERS = 10_000
 
 @dataclass(frozen=True)
 class TableQuery:
-    """What of a mirror's tables is asked for: a part of their name, a verdict, an order, a page."""
+    """Which tables of a mirror to show: part of a name, verdict, sort order, page number."""
 
     search: str = ""
     verdict: str = ""
@@ -105,7 +105,7 @@ class TableQuery:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> TableQuery:
-        """From the address; what is wrong in it is left out."""
+        """Parse the query of a URL; invalid values are replaced by defaults."""
         order, page = query.get("order", ""), query.get("page", "1")
         name = order.removeprefix("-")
         known = name if name in ORDERS else "verdict"
@@ -115,7 +115,7 @@ class TableQuery:
         )
 
     def address(self, **changed: object) -> str:
-        """The query that asks for the same, with something changed."""
+        """The query string for the same tables, with some values changed."""
         values = {
             "search": self.search,
             "verdict": self.verdict,
@@ -135,7 +135,7 @@ ORDERS: Mapping[str, Callable[[TableView], Any]] = {
 
 
 def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any]:
-    """A mirror in the list of all; where nothing has run yet, only where it reads and writes."""
+    """A mirror's entry in the list of all; if nothing has run yet, only its places."""
     if ledger is None:
         return {"name": mirror.name, "failed": "", "mirror": None, "places": places(mirror)}
     found = view_mirror(mirror, ledger, now)
@@ -144,7 +144,7 @@ def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any
 
 
 def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> dict[str, Any]:
-    """One mirror, with the tables that are asked for."""
+    """The page of one mirror, with the tables that *asked* selects."""
     found = view_mirror(mirror, ledger, now)
     wanted = [
         table
@@ -179,7 +179,7 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> 
 
 
 def not_started(mirror: Mirror, now: datetime) -> dict[str, Any]:
-    """A mirror whose ledger is not there yet."""
+    """The page of a mirror that has no ledger yet."""
     return {
         "title": mirror.name,
         "taken_at": now,
@@ -189,7 +189,7 @@ def not_started(mirror: Mirror, now: datetime) -> dict[str, Any]:
 
 
 def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[str, Any] | None:
-    """One table; None when there is none of this name."""
+    """The page of one table; None if the ledger has no such table."""
     found = view_mirror(mirror, ledger, now, closely=[source])
     table = next((table for table in found.tables if table.source == source), None)
     if table is None:
@@ -237,7 +237,7 @@ def _rows(table: Table) -> Iterator[str]:
 
 
 def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str, Any] | None:
-    """One open dead letter with the bytes of its message."""
+    """The page of one open dead letter with the bytes of its message; None if there is none at that place."""
     batch, place = query.get("batch", ""), query.get("place", "")
     if not (batch.isdecimal() and place.isdecimal()):
         return None
@@ -254,13 +254,13 @@ def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str
 
 
 def runbook(code: str) -> dict[str, Any] | None:
-    """The runbook's section about a code."""
+    """The page with the runbook's section about a code; None if there is none."""
     found = section(code)
     return None if found is None else {"title": found[0], "code": code, "text": found[1]}
 
 
 def _whole(mirror: Mirror, ledger: Engine, found: MirrorView, hours: int) -> dict[str, Any]:
-    """The mirror itself, what waits at each step, and its last *hours*."""
+    """The mirror's view, what waits at each step of the pipeline, and series of the last *hours* for the charts."""
     waiting = [table for table in found.tables if table.waiting.changes and table.verdict is not Verdict.STOP]
     backlog = [table for table in found.tables if table.backlog.files]
     since = [table.waiting.since for table in waiting if table.waiting.since]
@@ -285,13 +285,13 @@ def _whole(mirror: Mirror, ledger: Engine, found: MirrorView, hours: int) -> dic
 
 
 _STEADY = 0.1
-"""A change of less than this share of the highest value is no trend."""
+"""A change of less than this share of the highest value counts as steady."""
 
 
 class Chart(NamedTuple):
-    """One chart: its *values*, the oldest hour first, as a line or as bars of the class *kind*.
+    """One chart: *values* per hour, the oldest first, drawn as a line or as bars (*kind* is its CSS class).
 
-    *top* is the value at the upper edge; *good* is the trend that is good, if one is.
+    *top* is the value at the upper edge. *good* is the trend that is good, or empty.
     """
 
     title: str
@@ -304,7 +304,7 @@ class Chart(NamedTuple):
 
     @property
     def trend(self) -> str:
-        """Compares the mean of the newest quarter with that of the quarter before it."""
+        """The trend (rising, falling, steady): the mean of the newest quarter compared with the quarter before."""
         quarter = max(1, len(self.values) // 4)
         change = sum(self.values[-quarter:]) - sum(self.values[-2 * quarter : -quarter])
         if abs(change) <= _STEADY * max(self.values) * quarter:
@@ -313,7 +313,7 @@ class Chart(NamedTuple):
 
 
 def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequence[float] = ()) -> list[Chart]:
-    """Each says at one glance whether it gets better or worse."""
+    """The charts of a mirror; each shows at a glance whether things get better or worse."""
     day, week = "24 hours", "7 days"
     top = max(*hours["changes"], *hours["rows"])
     lags, count = [*hours["lag"], lag.total_seconds()], "{:,.0f}".format
@@ -360,24 +360,24 @@ def _fate(number: int, table: TableView) -> str:
         return "not known"
     if number <= table.applied:
         return "applied"
-    # The service leaves the newest file where it is, so nothing there tells whether it was applied (F-35).
+    # The service leaves the newest file where it is, so whether it was applied does not show (F-35).
     return "waits at the target" if table.backlog.files else "not known: the newest file stays there"
 
 
 def wants_json(request: Request) -> bool:
-    """Whether JSON is asked for."""
+    """Whether the request asks for JSON instead of HTML."""
     accept = request.headers.get("accept", "")
     return request.query_params.get("format") == "json" or ("application/json" in accept and "text/html" not in accept)
 
 
 def json_response(document: Mapping[str, Any], status: int) -> Response:
-    """The values as JSON."""
+    """Send the page's content as JSON."""
     text = json.dumps(plain(document), ensure_ascii=False, indent=1)
     return Response(text, status, media_type="application/json")
 
 
 def html(template: str, context: Mapping[str, Any]) -> str:
-    """The values as a page."""
+    """Render the page's content with a template."""
     return _TEMPLATES.get_template(template).render(context)
 
 
@@ -387,7 +387,7 @@ def _length(length: timedelta) -> str:
 
 
 def _visible(value: object) -> object:
-    """A value for people."""
+    """Make unprintable characters of a text visible before it is shown."""
     return words.shown(value, also="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

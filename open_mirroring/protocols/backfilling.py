@@ -1,7 +1,8 @@
-"""A request for a backfill: an interval of source time, and whether to read again what was read of it before.
+"""A request for a backfill: an interval of source time, and whether to read again what was read before.
 
-An interval never decides what is published. It only selects source ranges to bind; the plan rule publishes what is
-missing (I25). An interval cannot reach below the horizon, where the log no longer shows what the target has.
+The interval never decides what is published. It only selects source ranges to read; publishing then adds only what the
+target lacks (I25). An interval cannot begin below the horizon, because older changes may no longer be in the change
+log.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Interval(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """Bind first what was never bound of an interval; with *reread*, then the rest again, as a new batch."""
+    """Read what was never read of an interval; with *reread*, then read the rest again, as a new batch."""
 
     interval: Interval
     reread: bool = False

@@ -1,7 +1,8 @@
-"""Judges what becomes of the columns of a table, from facts about its column lists; no row is read.
+"""Decides what happens to the columns of a table when its column lists change: keep, add, widen, or reload.
 
-Each column stays the same, is added, needs a wider type at the target, or its table has to be reloaded. A table with a
-verdict of the last two kinds stops at the place of the verdict: what lies before it is published first (G-61).
+It reads no rows, only the lists of columns that rows had, each with the positions of its first and last row. If a
+column must be widened or reloaded, the table stops at that position; all before it is published first (G-61). A *place*
+here is such a position.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from open_mirroring.protocols.table_stops import COLUMN_NOT_STREAMED, PARTIAL_RO
 
 
 class Fate(Enum):
-    """What becomes of a column."""
+    """What has to be done about a column at the target."""
 
     SAME = "same"
     ADD = "add"
@@ -36,11 +37,10 @@ class Fate(Enum):
 
 
 class ColumnVerdict(NamedTuple):
-    """What becomes of a column, or of some that are judged together, from a place on.
+    """What has to be done about one column, or about several that are judged together.
 
-    *code* and *what* are those of the stop, of a column that is wider or has to be reloaded. Of a column that stays or
-    is added, rows that have not changed since *at* may differ from the source. *at* is None where no place divides what
-    can be published from what cannot.
+    *at* is the position from which it holds; None if it concerns the complete table. *code* and *what* are those of the
+    stop, for WIDEN and RELOAD. For SAME and ADD, rows that have not changed since *at* may differ from the source.
     """
 
     fate: Fate
@@ -51,14 +51,13 @@ class ColumnVerdict(NamedTuple):
 
 
 class SourceColumns(NamedTuple):
-    """What a source and its mirror file say of the columns of one table.
+    """What the source format and the mirror file say about the columns of one table.
 
     Attributes:
-        renames: whether the source can rename a column while its changes are read.
-        asks: whether an operator is asked for columns that may have been renamed; else they count as dropped.
-        leaves_out: whether `columns` leaves names out, of which nothing is logged.
-        structures: looks up the structures that the source announced, in the order in which they held, with names in
-            folded case.
+        renames: whether a column can be renamed at the source while its changes are read.
+        asks: whether an operator is asked about columns that may have been renamed; else they count as dropped.
+        leaves_out: whether `columns` leaves names out, whose values are not logged.
+        structures: returns the column lists that the source announced, the oldest first, with names in folded case.
     """
 
     renames: bool = True
@@ -73,9 +72,10 @@ def judge_lives(
     said: Sequence[Word],
     source: SourceColumns,
 ) -> Iterator[ColumnVerdict]:
-    """Judge the columns that rows lack from some place on: renamed, perhaps renamed, or back (G-60).
+    """Judge columns that are missing in newer rows, or that are back after a gap (G-60).
 
-    *said* are the words of operators in the order of their places.
+    A missing column was renamed, dropped, or an operator has to say which. *said* are the decisions of operators,
+    ordered by position.
     """
     questions: dict[str, tuple[Gone, Sequence[str]]] = {}
     for column, found in history.gone.items():
@@ -117,10 +117,11 @@ def judge_returns(
     *,
     is_noted: bool,
 ) -> Iterator[ColumnVerdict]:
-    """Judge columns whose earlier values are left out: one may have been renamed before another took its name (G-66).
+    """Judge columns that came back, so that their earlier values were left out (G-66).
 
-    The table stops as a whole: values that were published once would stand in the way of the other column. *lists* and
-    *history* are as rows were logged, *former* is how they are read; where that *is_noted*, something is published.
+    The earlier column may have been renamed before another one got its name. Then the table stops completely, because
+    published values would be under the wrong name. *lists* and *history* are as the rows were logged; *former*
+    describes how earlier columns are read now. *is_noted* means that something was published with *former*.
     """
     for column, back in history.back.items() if source.asks else ():
         if is_noted and column not in history.gone:
@@ -147,9 +148,10 @@ def judge_returns(
 def _possible_names(
     column: str, gone: Gone, lists: Sequence[ListOfColumns], source: SourceColumns
 ) -> Sequence[str] | None:
-    """The names that a column may have now, empty where it may be one that `columns` leaves out; None: it is gone.
+    """The new names that a missing column may have; None if it was dropped.
 
-    As for columns that are mirrored, any source may have renamed it between two stream incarnations (G-12).
+    An empty list means that its new name may be one that `columns` leaves out. Between two epochs of the stream, any
+    source may have renamed a mirrored column (G-12).
     """
     is_other_stream = bool(gone.after) and gone.since.partition(":")[0] != gone.after.partition(":")[0]
     is_hidden = source.leaves_out and (source.renames or is_other_stream)
@@ -169,7 +171,7 @@ def _possible_names(
 def judge_spelling(lists: Sequence[ListOfColumns], spelled: Sequence[FormerColumn]) -> Iterator[ColumnVerdict]:
     """Judge columns whose newest rows spell the name in another case than the table's files (G-67).
 
-    *lists* are the column lists as they were logged. *spelled* are the columns with two spellings.
+    *lists* are the column lists as logged; *spelled* are the columns with two spellings.
     """
     newest: dict[str, tuple[str, str]] = {}
     for one in lists:
@@ -190,11 +192,11 @@ def judge_parts(
     *,
     is_all: bool,
 ) -> Iterator[ColumnVerdict]:
-    """Judge updates that may carry only what changed (C-44, C-70): a full row is needed (F-55).
+    """Find updates that may contain only the changed columns, while the target needs complete rows (C-44, C-70, F-55).
 
-    A list is whole if a row proved it. Without proof it must lack no *known* column, nor (where *is_all*: `columns`
-    leaves nothing out) a place in the table. A column that is gone no longer counts behind its last row, nor does a
-    *former* one before its place.
+    A column list is complete if a row proved it. Without proof, it must have every *known* column and, if *is_all* (no
+    column is left out by `columns`), no gap in the column order. Dropped columns are not expected after their last row,
+    nor *former* ones up to theirs.
     """
     for one in lists:
         gone = {name for name, found in history.gone.items() if one.seen.first > found.after}
@@ -215,7 +217,7 @@ def judge_parts(
 def judge_unstreamed(
     lists: Sequence[ListOfColumns], history: ColumnHistory, loaded: Iterable[str]
 ) -> Iterator[ColumnVerdict]:
-    """Judge *loaded* columns that no change carries: changed rows would lose their values (C-77)."""
+    """Find columns that the initial load contains but no change does: a changed row would lose their values (C-77)."""
     never = {*loaded} - {*history.gone, *(name for one in lists for name in one.columns)}
     proofs = [one.seen.whole_first for one in lists if one.seen.whole_first]
     if never and proofs:
@@ -227,10 +229,10 @@ def judge_unstreamed(
 
 
 def added(lists: Sequence[ListOfColumns], loaded: Collection[str], *, completes: bool) -> dict[str, ColumnVerdict]:
-    """The columns that came behind some row, each with the first place that has it (G-07).
+    """Find the columns that were added after the first rows, each with the position of its first row (G-07).
 
-    A list that may be only a part of its row does not show what the row lacks. Where rows are completed, that is
-    every list that no row proved to be whole.
+    A list that may be incomplete does not show that a column was missing before: with *completes* (partial rows are
+    completed later), that is every list not proved complete.
     """
     known, has_rows, found = set(loaded), bool(loaded), dict[str, ColumnVerdict]()
     for one in lists:
@@ -243,9 +245,10 @@ def added(lists: Sequence[ListOfColumns], loaded: Collection[str], *, completes:
 
 
 def moved(lists: Sequence[ListOfColumns], keys: Collection[str]) -> dict[str, ColumnVerdict]:
-    """The columns that were dropped and added again between two rows, as their places show (G-07).
+    """Find columns that were dropped and added again between two rows, as the column order shows (G-07).
 
-    Rows that did not change since lost what they had, and no change shows it. Lists that alternate show nothing.
+    Rows that did not change since have lost their values, and no change shows it. If two lists alternate, nothing can
+    be concluded.
     """
     found = dict[str, ColumnVerdict]()
     for one, other in pairwise(sorted((one for one in lists if one.whole), key=lambda one: one.seen.first)):
@@ -260,7 +263,7 @@ def _in_order(one: ListOfColumns) -> list[str]:
 
 
 class TypeOfChanges(NamedTuple):
-    """A type by which changes carry a column: its landing type, and the first and the last place of a row with it."""
+    """A column's type in changes: its type at the target, and the positions of the first and last row with it."""
 
     lands: str
     first: str
@@ -268,7 +271,7 @@ class TypeOfChanges(NamedTuple):
 
 
 def types_of_changes(lists: Iterable[ListOfColumns]) -> dict[str, dict[str, TypeOfChanges]]:
-    """By column the types at the source by which changes carry it."""
+    """For each column, its source types in changes and where each was used."""
     found: dict[str, dict[str, TypeOfChanges]] = {}
     for one in lists:
         for name, column in one.columns.items():
@@ -284,8 +287,8 @@ def judge_types(
 ) -> Iterator[ColumnVerdict]:
     """Judge columns whose type changed at the source, which may have changed the values of all rows (G-65).
 
-    *keeps* says of a column, its old and its new type whether all values are the same in both. Where they may differ, a
-    key, or a column that lands as another type, has to be reloaded.
+    *keeps* takes a column, its old and its new type, and returns whether all values stay the same. If not, a key
+    column, or one with another type at the target, has to be reloaded.
     """
     for name, of_column in types.items():
         for (old, before), (new, after) in permutations(of_column.items(), 2):
@@ -303,13 +306,13 @@ def judge_types(
 
 
 def first_place(columns: Iterable[str], lists: Iterable[ListOfColumns], *places: str) -> str:
-    """The first place of a row with one of the columns, or of *places*."""
+    """The lowest position among *places* and the first rows that have one of the columns."""
     wanted = {*columns}
     return min([*places, *(one.seen.first for one in lists if wanted & one.columns.keys())])
 
 
 def named_columns(names: Iterable[str]) -> str:
-    """``'a', 'b'``, in the order of their names; of many the first ten."""
+    """The names in order, ``'a', 'b'``; at most ten, then the number of the others."""
     found = sorted(names)
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
     return ", ".join(map(repr, found[:10])) + more

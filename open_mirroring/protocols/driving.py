@@ -20,7 +20,7 @@ MAX_UNKNOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Ledger: raise the row's version and read it; reply `Owned` or :class:`Unknown`."""
+    """Ledger: raise the row's version, which makes this process its owner, and read it; reply `Owned` or `Unknown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Unknown:
 
 
 class Machine(Protocol):
-    """The state of a protocol."""
+    """The state of a protocol, with its next request."""
 
     @property
     def request(self) -> Any:
-        """Its next request."""
+        """The request whose reply gives the next state."""
         ...
 
 
@@ -93,10 +93,9 @@ def drive(
 
 
 def drive_one(state: S, step: Callable[[S, Any], S], answer: Callable[[Any], Any], end: type) -> S:
-    """Run one machine until its request is the *end*, and return its last state.
+    """Run one machine until its request is of the type *end*, and return its last state.
 
-    Raises:
-        TransientError: ``UNREACHABLE``.
+    Raises ``UNREACHABLE`` (a TransientError) when the ledger does not answer.
     """
     ended = drive(
         {"": state},

@@ -1,9 +1,10 @@
-"""The protocol that extracts one log batch: bind, write, seal, commit.
+"""The protocol that extracts one batch into the change log: bind, write, seal, commit.
 
-It is a state machine over plain values (:func:`step`; no I/O, no clock), which the runtime and the explorer drive
-alike. A batch number is bound to exact source ranges before anything is read. Workers write files under names used
-once. A compare-and-set seals the list of one attempt's files. Exactly these files enter the change log, in one commit
-that names the batch. So an attempt that dies leaves only files that nothing refers to, and no change is logged twice.
+It is a state machine over plain values (:func:`step`; no I/O, no clock), so that a test, the explorer, can run every
+order of events through the same code as the jobs. A batch number is bound to exact source ranges before anything is
+read. Workers write files under names used once. A compare-and-set in the ledger seals the file list of one attempt, and
+one commit adds exactly these files to the change log. So a killed attempt leaves only files that nothing refers to, and
+no change is logged twice.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class MirrorRow:
-    """The columns of a mirror's ledger row that the protocol needs; every write compares and raises *version*."""
+    """The columns of a mirror's ledger row that the protocol needs; every write checks *version* and increments it."""
 
     version: int
     committed: int
@@ -48,7 +49,7 @@ class FindRanges:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Ledger, compare-and-set: the next batch number carries exactly these ranges."""
+    """Ledger, compare-and-set: the next batch number stands for exactly these ranges."""
 
     version: int
     batch: Batch
@@ -63,7 +64,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Ledger, compare-and-set: these files are the batch."""
+    """Ledger, compare-and-set: exactly these files are the batch; those of other attempts are ignored."""
 
     version: int
     manifest: str
@@ -96,7 +97,7 @@ Request = Acquire | FindRanges | Bind | Write | Seal | OpenLog | CommitLog | Com
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The ledger's row after our write (or acquisition)."""
+    """The ledger's row after our write or acquisition: this process owns the row."""
 
     row: MirrorRow
 
@@ -110,7 +111,7 @@ class RangesFound:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The manifest of one complete attempt: files with rows, length and statistics, and the dispositions."""
+    """The manifest of one complete attempt: files with rows, size and statistics, and what became of each message."""
 
     manifest: str
 
@@ -130,7 +131,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """The log has moved on since it was opened."""
+    """Another commit was added to the log since it was opened, so nothing was written."""
 
 
 Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | CommitRefused

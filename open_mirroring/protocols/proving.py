@@ -33,7 +33,7 @@ BUCKETS_OF_RANGE = 64
 BUCKETS_OF_TABLE = 1_024
 """Key buckets of a table that is not divided into ranges."""
 SHOWN_KEYS = 1_000
-"""Differing keys that a proof lists; all are counted."""
+"""A proof lists at most so many differing keys, but counts all of them."""
 
 
 class Kind(StrEnum):
@@ -89,7 +89,7 @@ class DifferingKey(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The progress of a table at the time of a look.
+    """The progress of a table when its two sides were compared (a *look*).
 
     *batch* is the newest log batch of which the target shows all changes. *highest* is the newest change of the table
     in these batches, as ``epoch ordinal:position``; None if there is none.
@@ -153,7 +153,7 @@ class Proof:
 
     @property
     def equal(self) -> int:
-        """The number of keys that were equal in a look."""
+        """The number of keys that were equal in at least one comparison."""
         ours = self.counts.get(Kind.EXTRA, 0)
         return max(0, self.rows_source - (self.differing - ours) - self.unproven) if not self.code else 0
 
@@ -182,7 +182,7 @@ class Proof:
 
 
 def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: int | None, open_fragments: int) -> str:
-    """Why the change log may lack a change from before a look; "" when it contains all of them."""
+    """Why the change log may lack a change from before a comparison; "" when it contains all of them."""
     unread = sorted(name for name, end in ends.items() if bound.get(name, 0) < end)
     if unread:
         return f"the source had sent more than is in the change log: {', '.join(map(repr, unread[:3]))}"
@@ -194,7 +194,7 @@ def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: in
 
 
 def common_type(one: str, other: str) -> str | None:
-    """The landing type that holds all values of both exactly; None if there is none, so nothing can be compared."""
+    """The type at the target that holds all values of both types exactly; None if there is none."""
     if one == other:
         return one
     (family, a), (other_family, b) = _wide(one), _wide(other)
@@ -207,7 +207,7 @@ def common_type(one: str, other: str) -> str | None:
 
 
 def _wide(landing: str) -> tuple[str, tuple[int, ...]]:
-    """A landing type as a family, and what widens it."""
+    """Split a type into its family (such as decimal) and the numbers that make it wider."""
     name, _, digits = landing.partition("(")
     if digits:
         precision, scale = digits.rstrip(")").split(",")
@@ -223,10 +223,9 @@ CORRECTABLE = (Kind.MISSING, Kind.EXTRA, Kind.DIFFERENT)
 
 
 def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
-    """The keys whose rows a correction publishes.
+    """The keys whose rows a correction publishes; *keyed* is whether the table has a key.
 
-    Raises:
-        TerminalError: ``REPAIR_REFUSED`` if no correction makes the table equal.
+    Raises ``REPAIR_REFUSED`` if no correction makes the table equal.
     """
     keys = tuple(key.key for key in proof.keys if key.kind in CORRECTABLE)
     reason = ""
@@ -244,13 +243,10 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
 
 
 def position_above(highest: str | None, stream_from: str | None, *, removes: bool) -> str:
-    """The position of a correction's change in the newest incarnation of a table's stream.
+    """The position that a correction's change gets in the newest epoch of a table's stream.
 
-    It is above the transaction of *highest* and above the one from which the stream is published over the load, and
-    below all others.
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED`` when no change of the table was ever logged.
+    It is above the transaction of *highest*, and above *stream_from* (from where changes count over the initial load),
+    but below any later transaction. Raises ``REPAIR_REFUSED`` if no change of the table was ever logged.
     """
     if highest is None:
         raise TerminalError(

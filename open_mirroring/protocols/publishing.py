@@ -1,8 +1,8 @@
 """The protocol that publishes one table: intend, stage, seal, rename, confirm.
 
 It is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next state with the
-next request. It does no I/O and reads no clock. So the runtime drives many tables side by side, and the explorer drives
-every interleaving of several writers through the same function.
+next request. It does no I/O and reads no clock. So the runtime drives many tables in parallel, and a test, the
+explorer, drives every interleaving of several writers through the same function.
 
 A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to the part that computes and
 stages rows. A *reply* says what is known of its outcome.
@@ -12,7 +12,7 @@ Why it is safe:
 * A compare-and-set *seal* binds the content to its numbers before the first rename.
 * A rename consumes its source, and only the sealed object, named with its ETag, can become the number.
 * Numbers follow each other, so a higher number proves a lower one.
-* Staging lies inside the table's folder and is deleted with it.
+* Staging is inside the table's folder and is deleted with it.
 * The next owner of the row finishes any crash. Staged objects of a loser are garbage that nothing refers to.
 * The folder is known by its marker's id and, once established, by the marker's ETag. A creation that arrives late can
   put our id into another folder, but never the same object.
@@ -73,7 +73,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The one open intent of a table. *manifest* is None until sealed; its file *i* has number ``first_number + i``."""
+    """What a table publishes next, recorded before any file is made; a table has at most one.
+
+    *manifest* is None until sealed; its file *i* has the number ``first_number + i``.
+    """
 
     first_number: int
     batch_from: int
@@ -83,11 +86,12 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The ledger's row of a table, with the columns that the protocol needs; every write compares and raises *version*.
+    """The columns of a table's ledger row that the protocol needs; every write checks *version* and increments it.
 
-    *marker_etag* is the marker object with which the table was established; empty until then. Of the batches up to
-    *published_batch* the target has the changes up to *published_position*; None: all of them. *resetting* means that a
-    reset is open whose new generation has not begun: nothing may be published.
+    *established* means that the folder in the landing zone was created; *marker_etag* is the ETag of its marker object
+    then. *confirmed* is the highest published file number. The target has all changes of the batches up to
+    *published_batch*, or only those up to *published_position* if that is not None. *resetting*: a reset is open whose
+    new generation has not begun, so nothing may be published.
     """
 
     version: int
@@ -104,7 +108,7 @@ class TableRow:
 
     @property
     def intended(self) -> int:
-        """The highest number that may be visible; before the seal nothing was sent."""
+        """The highest file number that may be visible; an intent that is not sealed has sent nothing yet."""
         sealed = () if self.intent is None else self.intent.manifest or ()
         return self.confirmed + len(sealed)
 
@@ -121,7 +125,7 @@ class CreateMarker:
 
 @dataclass(frozen=True, slots=True)
 class ReadMarker:
-    """Store: reply :class:`Marker` or :class:`Unknown`."""
+    """Store: read the folder's ``_incarnation.json``; reply :class:`Marker` or :class:`Unknown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class CreateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ReadMetadata:
-    """Store: reply :class:`Metadata` or :class:`Unknown`."""
+    """Store: compare the folder's ``_metadata.json`` with ours; reply :class:`Metadata` or :class:`Unknown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ class FindWork:
 
 @dataclass(frozen=True, slots=True)
 class Intend:
-    """Ledger, compare-and-set: open this intent."""
+    """Ledger, compare-and-set: record this as the table's open intent."""
 
     version: int
     intent: Intent
@@ -194,7 +198,7 @@ class FilePlace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Store: point read of a number (or of a sealed object) at a place; reply :class:`Seen` or :class:`Unknown`."""
+    """Store: look for a number (or a sealed object) at one place; reply :class:`Seen` or :class:`Unknown`."""
 
     place: FilePlace
     number: int
@@ -203,7 +207,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Ledger, compare-and-set: all files of the open intent were seen; K and the published batch move on."""
+    """Ledger, compare-and-set: all files of the open intent were seen; the confirmed number and batch move on."""
 
     version: int
 
@@ -240,14 +244,14 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The ledger's row after our write (or acquisition)."""
+    """The ledger's row after our write or acquisition: this process owns the row."""
 
     row: TableRow
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A best-effort request is over; its result is read back or does not matter."""
+    """A request is over whose result does not matter, or is read back by the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +298,12 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class RenameRefused:
-    """The store refused the condition of the rename."""
+    """The store refused the rename: the staged object has another ETag, or the number is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A point read: the ETag and the digest found at the place, both None when nothing is there."""
+    """The ETag and the digest of the object at the place; both None when nothing is there."""
 
     etag: str | None = None
     digest: str | None = None

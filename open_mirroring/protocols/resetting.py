@@ -1,8 +1,8 @@
 """The protocol that resets one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
 
-A table is dropped at the target and rebuilt when its key, type or folder must change, or when its target cannot be
-corrected (F-72, F-75, F-85, F-87, F-89). It may also be dropped for good (F-71). :func:`step` is pure, so the runtime
-drives it and tests interleave it.
+A table is dropped at the target and rebuilt when its key, type or folder must change, or when it cannot be corrected
+(F-72, F-75, F-85, F-87, F-89). It may also be dropped for good (F-71). :func:`step` is pure, so the runtime drives it
+and tests interleave it.
 
 Each arrow has one ledger record, set by compare-and-set, so the next run continues from the last one. Repeating a step
 is safe. Only a delete that arrives late does harm: it also deletes the new generation's marker, so the publisher stops
@@ -26,7 +26,7 @@ RESET_OPEN = "RESET_OPEN"
 
 
 class ResetStage(Enum):
-    """The last record of a reset; in this order."""
+    """The stages of a reset, in this order; the ledger has the last one that was reached."""
 
     REQUESTED = "RESET_REQUESTED"
     FOLDER_DELETED = "FOLDER_DELETED"
@@ -41,10 +41,10 @@ class ResetStage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetRow:
-    """The ledger's row of a table, as far as its reset needs it; every write compares and raises *version*.
+    """The columns of a table's ledger row that its reset needs; every write checks *version* and increments it.
 
-    *absent*: one look showed the target without the table. *rebuilt*: the first rows are all published. *has_files*: a
-    file of the new generation is, so the target creates the table.
+    *drops*: the table is dropped for good. *absent*: one look showed the target without the table. *rebuilt*: the first
+    rows are all published. *has_files*: at least one file of the new generation is, so the target creates the table.
     """
 
     version: int
@@ -57,13 +57,13 @@ class ResetRow:
 
 
 class Sight(Enum):
-    """The result of a look at the target."""
+    """What was seen of the table at the target."""
 
     THERE = "there"
     ABSENT = "absent"
     """Not found this time; counts when a second look agrees."""
     UNSEEN = "unseen"
-    """Unknown: there is no way to look."""
+    """Unknown: the target cannot be asked."""
     FOLDER_BACK = "folder back"
     """The deleted folder exists again: a late upload, or another writer."""
 
@@ -125,7 +125,7 @@ Request = Ask | Acquire | DeleteFolders | LookForTable | Advance | Rebuild | Fin
 
 
 class Answer(Enum):
-    """The short replies."""
+    """Replies without further content."""
 
     OPEN = "open"
     """The request is open and continues."""
@@ -137,20 +137,20 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """A folder cannot be deleted yet (F-73)."""
+    """A folder cannot be deleted yet, because the target still uses it (F-73)."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The rebuilding ran. The ledger shows whether it is complete; *what* is what it still waits for, if anything."""
+    """Rebuilding was tried; *what* is what it still waits for, if anything. The ledger shows whether it is complete."""
 
     what: str = ""
 
 
 Reply = Answer | ResetRow | Lost | Unknown | InUse | Sight | Rebuilt
-"""A row is that of the ledger after our write, or acquisition; a sight is the result of a look."""
+"""A ResetRow is the ledger's row after our write or acquisition."""
 
 
 @dataclass(frozen=True, slots=True)

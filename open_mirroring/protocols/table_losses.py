@@ -26,7 +26,7 @@ CONTROL_TABLE_UNREAD, TASK_ERRORS, TASK_UNKNOWN = "CONTROL_TABLE_UNREAD", "TASK_
 
 
 class Loss(NamedTuple):
-    """What a table lacks or may lack."""
+    """What rows or changes a table lacks, or may lack."""
 
     code: str
     what: str

@@ -23,6 +23,6 @@ FILTER_UNDECIDED = "FILTER_UNDECIDED"  # G-193
 
 
 def unhashed_text(columns: Sequence[str], among: str = "the table") -> str:
-    """Describe that `hash` lists *columns* which no table of *among* has."""
+    """The text of a stop: `hash` lists *columns* that no table of *among* has, so real ones may be unhashed."""
     why = f"no column of {among} is called so: one that is spelled otherwise lands in clear"
     return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"

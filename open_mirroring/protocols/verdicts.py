@@ -38,9 +38,9 @@ UNREACHABLE, CHANGED_MEANWHILE = "UNREACHABLE", "CHANGED_MEANWHILE"
 
 
 class Verdict(Enum):
-    """PASS: the next number may be intended. HOLD: later, without an operator. STOP: an operator decides.
+    """What a table may do: PASS publish, HOLD wait without an operator, STOP wait for an operator's decision.
 
-    LOSSES: the next number may be intended as with PASS, but some of the table's changes are missing.
+    LOSSES: publish as with PASS, but some of the table's changes are missing.
     """
 
     PASS = "PASS"
@@ -88,9 +88,9 @@ class Finding:
 
 
 class DeepFinding(NamedTuple):
-    """Something that is not as it must be; *table* is None when it concerns the change log as a whole.
+    """A defect that the deep check found; *table* is None when it concerns the change log itself.
 
-    *evidence* holds plain JSON values: ``count`` of the problems of this code and the first of them as ``problems``.
+    *evidence* holds plain JSON values: ``count`` is the number of problems with this code, ``problems`` has the first.
     """
 
     table: str | None
@@ -100,12 +100,12 @@ class DeepFinding(NamedTuple):
 
     @property
     def stops(self) -> bool:
-        """Whether the table must not go on; findings that pass by themselves, and those of the log, stop none."""
+        """Whether the table must stop. Temporary problems, and those of the change log, stop no table."""
         return self.table is not None and self.code not in having(Trait.PASSES)
 
 
 class GateResult(NamedTuple):
-    """Tables by what they may do; the values of *held* and *stopped* are ``CODE: problem``.
+    """Which tables may publish, wait, or are stopped; the values of *held* and *stopped* are ``CODE: problem``.
 
     A table with losses passes, because waiting does not restore what is missing.
     """
@@ -116,7 +116,7 @@ class GateResult(NamedTuple):
 
 
 def gate(findings: Mapping[str, Finding]) -> GateResult:
-    """Sort tables by their findings; names in order, so that equal findings give equal results."""
+    """Sort tables by their verdicts, in the order of their names."""
     passing = tuple(t for t in sorted(findings) if findings[t].verdict in (Verdict.PASS, Verdict.LOSSES))
     reasons: dict[Verdict, dict[str, str]] = {verdict: {} for verdict in Verdict}
     for table in sorted(findings):

@@ -1,4 +1,4 @@
-"""The record of a batch: the change log's folder keeps it beside the log, for a ledger that is lost."""
+"""The record of a batch, a JSON file next to the change log from which a lost ledger can be re-created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RECORDS = "_batches"
 
 
 class BatchRecord(NamedTuple):
-    """What the log's folder keeps of a batch: scope and manifest as the ledger had them, and when it was written."""
+    """A batch as the ledger had it: its number, source ranges and manifest as JSON, and when it was written."""
 
     number: int
     at: datetime
@@ -19,5 +19,5 @@ class BatchRecord(NamedTuple):
 
 
 def record_name(number: int) -> str:
-    """Where the record of a batch is, relative to the change log."""
+    """The path of a batch's record, relative to the change log."""
     return f"{RECORDS}/{number // 10_000:08d}/{number:012d}.json"

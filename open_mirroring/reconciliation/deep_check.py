@@ -1,7 +1,7 @@
-"""The deep check of one table: whether its files hold what the ledger sealed, and whether its publications add up.
+"""The deep check of one table: do its published files hold what the ledger sealed, and do the counts add up?
 
-A published number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has
-one disposition (I1). Pure functions; a job reads the files.
+A published file never changes (I8, F-37), its footer matches the ledger (I9), and each logged change has exactly one
+outcome (I1). Pure functions; a job reads the files.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from open_mirroring.reconciliation.evidence_text import ranges
 from open_mirroring.reconciliation.rebuilding import REBUILT
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting", "filtered")
-"""What can become of a logged change when it is published; with :data:`TAKEN` on the other side they add up (I1)."""
+"""The possible outcomes of a change in a publication; together they must equal the sum of :data:`TAKEN` (I1)."""
 TAKEN = ("changes", "released", "renewed")
-"""The changes of a publication's batches, those that had waited, and rows that are published again, completed anew."""
+"""The changes in a publication: those of its batches, those that waited before, and rows completed and published again.
+"""
 
 _ROWS = {"changes": "published", "load": "loaded"}
 _PROBLEMS_SHOWN, _PROBLEMS_KEPT = 3, 20
@@ -31,10 +32,11 @@ _ORDER = (v.CONTENT_CHANGED, v.FILE_UNFIT, v.COUNTS_DIFFER, v.LOG_DAMAGED)
 
 
 class FileContent(NamedTuple):
-    """What was found in one numbered file at *place*; *columns* does not count the marker.
+    """What the check found in one numbered file at *place*.
 
-    *rows* and *digest* are of its content; None when it is *unreadable*. *unfit* is why it does not fit its table,
-    *unread* why this attempt failed although another may succeed. *moved*: listed, then found nowhere.
+    *rows* and *digest* are None if the file is *unreadable* (the reason). *columns* does not count ``__rowMarker__``.
+    *unfit* is why it does not fit its table; *unread* is why reading failed this time only. *moved*: it was listed,
+    then found nowhere.
     """
 
     number: int
@@ -52,7 +54,7 @@ class FileContent(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRecord:
-    """What the ledger says of one table's present generation; *contents* may reach beyond the published batch."""
+    """What the ledger has of one table's current generation; *contents* may include batches not published yet."""
 
     mirror: str
     state: TableState
@@ -62,24 +64,24 @@ class TableRecord:
 
     @property
     def first_batch(self) -> int:
-        """The batch after which its changes are published: that of the hand-over after a load, else 0."""
+        """The batch after which changes are published: after a load that of the hand-over, else 0."""
         start = self.state.start
         return start.load_plan.hand_over_batch if start.load_plan and start.load_state == "loaded" else 0
 
 
 class Problems:
-    """Collects problems by code and gives one finding for each code, the most important first."""
+    """Collects problems by code, and merges them into one finding for each code."""
 
     def __init__(self, table: str | None) -> None:
         self._table = table
         self._texts: dict[str, list[str]] = {}
 
     def add(self, code: str, text: str) -> None:
-        """Take a problem; its text says where it is."""
+        """Add a problem; its text has to say where it is."""
         self._texts.setdefault(code, []).append(text)
 
     def findings(self) -> Iterator[DeepFinding]:
-        """The findings, one for each code."""
+        """Yield one finding for each code, the most important first."""
         rank = {code: place for place, code in enumerate(_ORDER)}
         for code in sorted(self._texts, key=lambda code: (rank.get(code, len(rank)), code)):
             texts = self._texts[code]
@@ -91,10 +93,9 @@ class Problems:
 def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepFinding]:
     """Compare a table's files with the ledger, and its publications with each other and with the log's batches.
 
-    *files* are every copy that is still there. A number without a file is no finding here: only its neighbours and its
-    age can explain it (F-36, I22). Numbers above K are left to the publisher.
-
-    Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER; not stopping: UNREACHABLE, CHANGED_MEANWHILE.
+    *files* are all copies that still exist. A missing file is not reported here: the service may have removed it (F-36,
+    I22). Numbers above the confirmed one are left to the publisher.  Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER;
+    UNREACHABLE and CHANGED_MEANWHILE stop nothing.
     """
     problems = Problems(record.state.source)
     _check_publications(record, problems)
@@ -181,7 +182,7 @@ _Group = tuple[str, int, int, datetime]
 
 
 def _groups(record: TableRecord) -> dict[_Group, list[PublishedFile]]:
-    """The files by publication; the time of its confirmation tells two loads apart."""
+    """The files by publication; the time of confirmation keeps two loads apart."""
     groups: dict[_Group, list[PublishedFile]] = defaultdict(list)
     for file in sorted(record.published, key=lambda file: file.number):
         groups[file.kind, file.batch_from, file.batch_to, file.confirmed_at].append(file)
@@ -230,7 +231,7 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
 
 
 def _rebuilt(record: TableRecord) -> tuple[int, int]:
-    """The numbers and batches up to which the ledger was made from the files' footers, which it cannot judge."""
+    """The numbers and batches that a re-created ledger read from the files' footers, so it cannot check them."""
     for publication in record.publications:
         if publication.kind == REBUILT:
             return publication.counts["numbers"], publication.batch_to

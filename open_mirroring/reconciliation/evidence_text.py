@@ -1,4 +1,4 @@
-"""Formats evidence: numbers as ranges, foreign text escaped and short."""
+"""Formats evidence for messages: numbers as ranges, text from outside escaped and shortened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SHOWN_RANGES, _SHOWN_CHARACTERS = 10, 80
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``1-3, 7``; shortened when there are many ranges."""
+    """Numbers as text, ``1-3, 7``; after ten ranges only how many more there are."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -21,5 +21,5 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def shown(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
-    """Foreign text as it may be shown: escaped and short; never part of a path or a query."""
+    """Text from outside, escaped and shortened so that it is safe to show; not for paths or queries."""
     return repr(text if len(text) <= characters else f"{text[:characters]}…")

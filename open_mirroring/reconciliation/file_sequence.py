@@ -1,7 +1,8 @@
-"""Sorts a table's file numbers by where a listing shows them, and decides what became of the missing ones.
+"""Decides from a listing of a table's folders which file numbers the target has applied, and what happened to others.
 
-The service applies and moves files in order, keeps the last one in the folder (F-34, F-35), and removes processed files
-after some days (F-36). So a missing number was purged, taken away, or never applied (I22).
+The service applies files in order, moves each to ``_ProcessedFiles``, but leaves the last one (F-34, F-35), and removes
+processed files after some days (F-36). So a missing number was removed by the service, taken away by someone, or never
+arrived (I22).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from open_mirroring.ledger.reading import PublishedFile
 
 @dataclass(frozen=True)
 class FileSequence:
-    """The numbers of one table, sorted by what is known of them.
+    """The file numbers of one table, sorted by where they were found.
 
-    *final* are seen in the folder, *moved* in a processed one. Confirmed numbers that are nowhere are *purged*
-    (processed long ago), *gaps* (the target waits for them), *missing* (too young to be purged) or *last_missing*.
+    *final* are in the table's folder, *moved* in a folder of processed files. *applied* is the highest number that the
+    target has applied, *applied_by* how that is known. Confirmed numbers found nowhere are: *purged*, processed long
+    ago; *gaps*, never applied, as lower ones still wait; *missing*, too young to be removed; or *last_missing*.
     """
 
     final: frozenset[int]
@@ -33,11 +35,11 @@ class FileSequence:
     lost: tuple[int, ...]
     """Gaps, missing numbers and a missing last one together."""
     waiting: tuple[int, ...]
-    """Confirmed and not applied, in the folder; not the last file when it is alone there (F-35)."""
+    """Confirmed numbers in the folder that are not applied; empty if only the last file is there (F-35)."""
 
     @property
     def highest(self) -> int:
-        """The highest number seen, confirmed or not; 0 for none."""
+        """The highest number found, confirmed or not; 0 for none."""
         return max(self.final | self.moved, default=0)
 
 
@@ -49,10 +51,10 @@ def file_sequence(
     settled: int,
     purged_before: datetime,
 ) -> FileSequence:
-    """Sort the numbers 1 to *confirmed* by what *items* show of them.
+    """Sort the numbers 1 to *confirmed* by where *items*, a listing of the folders, shows them.
 
-    Numbers up to *settled* need no record and may be absent. Files confirmed before *purged_before* may have been
-    removed.
+    Numbers up to *settled* need no entry in *published* and may be absent. The service may have removed files that were
+    confirmed before *purged_before*.
     """
     stages = [(item.number, item.stage) for item in items if item.number is not None]
     final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
@@ -65,7 +67,7 @@ def file_sequence(
             absent[_why_absent(number, final, moved, old=old)].append(number)
     evidence = {
         "moved": max(moved, default=0),
-        # A gap left the folder by somebody else's hand: it is no evidence for itself.
+        # Someone else removed a file that is a gap, so its absence does not show that it was applied.
         "left the folder": min([*final, *absent["gap"]], default=1) - 1,
     }
     applied = min(max(evidence.values()), confirmed)

@@ -1,6 +1,6 @@
-"""Inspects a mirror: gathers the facts of ledger and landing zone, and has them judged, without a JVM.
+"""Inspects a mirror without Spark: compares ledger, landing zone and target, and gives each table a verdict.
 
-The gate, the publish job, the reconcile task and the command line all inspect here, so they see the same.
+The gate, the publish job, the reconcile task and the command line all use it, so they see the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Folder, Li
 
 _LOOKS = 5
 _POINT_READS = 20
-"""A listing that lacks more files of a table than so many is not a stale one."""
+"""If a listing lacks more files of a table than this, it is not just out of date."""
 _READS_AT_ONCE = 32
 
 
@@ -47,10 +47,11 @@ def declare_tables(
     *,
     keep: bool = True,
 ) -> dict[str, str]:
-    """Register the mirror file's tables in the ledger, and those that joined (G-70); their ids by source name.
+    """Register the mirror's tables in the ledger, those that joined by a pattern included (G-70).
 
-    Without *keep* it is only tried. Raises ``MIRROR_CLASH`` when the file names another landing zone than the mirror
-    has (G-175), what :func:`declare` does, and ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
+    Returns their ids by source name. With *keep* False the transaction is rolled back. Raises ``MIRROR_CLASH`` if the
+    file names another landing zone than the ledger (G-175), ``ARGUMENT_INVALID`` if a name in *only* is unknown, and
+    the errors of :func:`declare`.
     """
     refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
@@ -62,7 +63,7 @@ def declare_tables(
 
 
 def declaration(table: Table) -> TableDeclaration:
-    """What the ledger holds on to of a table of the mirror file."""
+    """The settings of a table that must not change later without a check, as the ledger keeps them."""
     text = None if table.text_format is None else table.text_format.to_json()
     chosen = table.chosen
     types = tuple((name, landing) for name in table.key if (landing := chosen.type_of(name)) is not None)
@@ -81,12 +82,10 @@ def inspect_mirror(
 ) -> dict[str, Finding]:
     """Inspect every table of a mirror; return the findings by source name, and record them with their evidence.
 
-    Cheap for many tables: one inspection lists the zone once, and asks the target at most once (R-04). A table costs
-    a call of its own only if its marker or its metadata is not the object that was read before. *losses* are read
-    here unless the caller has just read them.
-
-    Raises ``MIRROR_CLASH`` when the zone is another mirror's (G-175), ``CHANGED_MEANWHILE`` when other runs kept
-    changing a table, and what ledger, store and mirror file do.
+    It lists the landing zone once and asks the target at most once (R-04), so it is cheap for many tables. A table
+    costs a call of its own only if its marker or metadata changed since the last look. *losses* are read here unless
+    given.  Raises ``MIRROR_CLASH`` if another mirror publishes to this zone (G-175), ``CHANGED_MEANWHILE`` if other
+    runs kept changing a table, and the errors of ledger, store and mirror file.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
@@ -115,7 +114,7 @@ def inspect_mirror(
 
 
 class _Looking:
-    """Looks at a zone, with few calls for all tables together."""
+    """Inspects tables with few calls to the store and the target for all tables together."""
 
     def __init__(
         self, mirror: Mirror, ledger: Engine, reader: LedgerReader, zone: ZoneAddress, losses: LossReport
@@ -129,10 +128,10 @@ class _Looking:
         self._remembered = remembered(ledger, mirror.name)
         self._losses = losses
         self.owners: set[str] = set()
-        """The mirrors that markers and newest files of folders name, where they are not this ledger's tables."""
+        """Other mirrors that the markers and newest files of the folders name."""
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
-        """What one look finds of tables, by source name; where it finds a stop, what a second one does."""
+        """The findings by source name. Where the first look finds a stop, a second look decides."""
         findings = self._once(tables)
         # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees, which
         # asks for what the listing lacks: two listings may be stale alike (I22).
@@ -194,7 +193,7 @@ class _Looking:
     def _unlisted(
         self, state: TableState, items: Sequence[ListedItem], published: Sequence[PublishedFile]
     ) -> tuple[ListedItem, ...]:
-        """The newest published files that a listing lacks although they are there."""
+        """The newest published files that the listing lacks although they exist."""
         listed = {item.number for item in items}
         absent = [file.number for file in published if file.number not in listed][-_POINT_READS:]
         names = [layout.file_name(number, state.extension) for number in absent]
@@ -203,14 +202,14 @@ class _Looking:
         return split_listing(state.folder, there, state.row.generation, state.extension)
 
     def _who_wrote(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[str, str]:
-        """Who wrote the newest file that the ledger does not know, in words: this mirror with a lost ledger; others."""
+        """Who wrote a newest file unknown to the ledger: evidence of our own lost ledger, or of another writer."""
         if state.row.resetting:
             return "", ""
         numbers = ((layout.file_number(path.rpartition("/")[2], state.extension), path) for path in objects)
         unknown = [(number, path) for number, path in numbers if number is not None and number > state.row.intended]
         if not unknown:
             return "", ""
-        from open_mirroring.landing_zone.data_file import read_footer  # brings Arrow, which no other look waits for
+        from open_mirroring.landing_zone.data_file import read_footer  # loads Arrow, which is slow and rarely needed
 
         number, path = max(unknown)
         with self._store.fetch(path) as local:
@@ -231,7 +230,7 @@ class _Looking:
         return "", f"a second writer publishes into this folder: {named} was not written by this mirror"
 
     def _folder(self, state: TableState, items: tuple[ListedItem, ...], objects: Mapping[str, ObjectInfo]) -> Folder:
-        """Marker and metadata; an object that is known by its ETag is not read again, a missing one is asked for."""
+        """Read marker and metadata of a folder; objects with a known ETag are not read again."""
         listed = objects.get(f"{state.folder}/{layout.INCARNATION_FILE}")
         if state.row.established and listed is not None and listed.etag == state.row.marker_etag:
             marker = FoundMarker(state.row.incarnation, listed.etag)
@@ -254,15 +253,14 @@ def _settled(items: Sequence[ListedItem], old: int) -> int:
 
 
 _COMMIT = re.compile("[0-9A-F]{20}")
-"""A commit as an export names it; what a database's load begins behind was logged, and so is reached."""
+"""A commit LSN as an export names it. A load from the database begins at a logged commit, so it is never ahead."""
 
 
 def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str, str]:
-    """What is wrong with the loads over which nothing was published yet, by source table, in words.
+    """Find loads that claim to contain more changes than the stream has reached; text by source table.
 
-    Changes below a load's `stream_from` are left out, as the load holds them. If that was typed too high, every change
-    would be left out. So none is before the stream has reached it (G-84): a load is ahead if changes of its table wait,
-    and neither they nor other changes of the stream reach that position.
+    Changes below a load's `stream_from` are skipped, because the load contains them. If that position was typed too
+    high, every change would be skipped. So nothing is published over the load until the stream has reached it (G-84).
     """
     fresh = {state.source: state for state in tables if _may_be_ahead(state)}
     logged = reader.contents({s: state.row.published_batch for s, state in fresh.items()}, reader.mirror().committed)

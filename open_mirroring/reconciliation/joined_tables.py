@@ -1,4 +1,4 @@
-"""Adds to a mirror the tables that joined it by a pattern: the file has the pattern, the ledger their names (G-70)."""
+"""Adds tables to a mirror that joined by a pattern: the file contains the pattern, the ledger the tables (G-70)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ REFUSED_WAY_OUT = (
 
 
 def ledger_of(mirror: Mirror) -> Engine:
-    """The mirror's ledger, brought up to date; from here on the mirror names the tables that joined it, too.
+    """Open the mirror's ledger, migrate it, and add the tables that joined by a pattern to *mirror*.
 
-    It keeps its connections. Raises ``MIRROR_CLASH`` when the file names other places than the ledger (G-175).
+    The connections stay open. Raises ``MIRROR_CLASH`` if the ledger belongs to other places than the file names
+    (G-175).
     """
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)
@@ -32,7 +33,7 @@ def ledger_of(mirror: Mirror) -> Engine:
 
 
 def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
-    """Have the mirror name the tables that joined it, each as its pattern says today (``CONFIG_INVALID``)."""
+    """Add the tables that joined by a pattern to *mirror*, with the pattern's present settings (``CONFIG_INVALID``)."""
     if not mirror.has_patterns:
         return
     joined: list[tuple[TablePattern, Table]] = []
@@ -45,7 +46,7 @@ def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
 
 
 def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: str, key: tuple[str, ...]) -> Table:
-    """The table that a pattern makes of a name and a key; raises ``CONFIG_INVALID``."""
+    """Build a table's settings from the pattern that matches it and its key; raises ``CONFIG_INVALID``."""
     try:
         table = pattern.table(name, source, key)
     except ValidationError as error:
@@ -58,7 +59,7 @@ def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: st
 
 
 def refused(mirror: Mirror, source: str, what: str) -> TerminalError:
-    """The error of a table that cannot join."""
+    """The error for a table that cannot join the mirror."""
     return TerminalError(
         "CONFIG_INVALID",
         f"table {source!r} cannot join the mirror: {what}",

@@ -1,7 +1,7 @@
-"""The deep check of the change log: whether it holds what the ledger says of its batches.
+"""The deep check of the change log: does it hold exactly what the ledger recorded for each batch?
 
-Every committed batch is in the log exactly once (I29), with the files that were sealed for it and one disposition for
-each message (I1). Pure functions; a job counts the rows.
+Every committed batch is in the log once (I29), with its sealed files, and every message has one outcome (I1). Pure
+functions; a job counts the rows.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from open_mirroring.protocols.verdicts import DeepFinding
 from open_mirroring.reconciliation.deep_check import Problems
 
 MESSAGE_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
-"""Every message read has exactly one of these (I1)."""
+"""The possible outcomes of a message; every message read has exactly one (I1)."""
 
 PIECE_ENDS = ("joined", "refused", "repeated", "expired")
-"""What a logged piece of a split message can have become; the others wait (I1)."""
+"""The possible outcomes of a logged piece of a split message; pieces without one still wait (I1)."""
 
 CHANGE, FRAGMENT = "change", "fragment"
 
 
 class LogCount(NamedTuple):
-    """Rows of one batch, kind, table and epoch in the log, with their lowest and highest position."""
+    """The number of rows of one batch, kind, table and epoch in the log, with the lowest and highest position."""
 
     batch: int
     kind: str
@@ -39,7 +39,7 @@ class LogCount(NamedTuple):
 
 
 class PieceCount(NamedTuple):
-    """Pieces of one split message in one batch of the log."""
+    """The number of pieces of one split message in one batch of the log."""
 
     identity: str
     batch: int
@@ -47,7 +47,7 @@ class PieceCount(NamedTuple):
 
 
 class LogFile(NamedTuple):
-    """Rows and bytes of a file that is part of the log."""
+    """The number of rows and bytes of one file of the log."""
 
     rows: int
     size: int
@@ -55,7 +55,7 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True)
 class LogState:
-    """What the log holds: rows, pieces of the open split messages, files by relative path; or why it cannot be read."""
+    """What the log holds: rows, *pieces* of incomplete split messages, *files* by path; or why it is *unreadable*."""
 
     counts: Sequence[LogCount] = ()
     pieces: Sequence[PieceCount] = ()
@@ -65,9 +65,10 @@ class LogState:
 
 @dataclass(frozen=True)
 class LogRecord:
-    """What the ledger says of the log, the batches that may be *dropped* included.
+    """What the ledger recorded about the change log.
 
-    *newest* may be in the log; it is read after *committed*. *waiting* is since when each split message waits.
+    *committed* is its newest committed batch; *newest* may be in the log already, because it is read later. Batches up
+    to *dropped* may be gone from the log. *waiting* has for each split message the first batch with a piece of it.
     """
 
     committed: int
@@ -79,7 +80,7 @@ class LogRecord:
 
     @property
     def kept(self) -> LogRecord:
-        """The record of the batches that the log has to hold."""
+        """The record without the batches that maintenance dropped from the log."""
         manifests = {number: manifest for number, manifest in self.manifests.items() if number > self.dropped}
         contents = {s: [part for part in parts if part.batch > self.dropped] for s, parts in self.contents.items()}
         return replace(self, manifests=manifests, contents=contents)
@@ -89,7 +90,7 @@ _Bounds = tuple[int, str, str]
 
 
 def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
-    """Compare the change log with the ledger: LOG_DAMAGED, COUNTS_DIFFER, and of the log as a whole LEDGER_BEHIND."""
+    """Compare the change log with the ledger; finds LOG_DAMAGED, COUNTS_DIFFER and LEDGER_BEHIND."""
     whole = Problems(None)
     tables = {source: Problems(source) for source in record.contents}
     kept = record.kept
@@ -109,7 +110,7 @@ def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
 
 
 def _check_manifests(record: LogRecord, whole: Problems, tables: Mapping[str, Problems]) -> None:
-    """The ledger against itself: no batch left out, messages add up, contents are those of the sealed files."""
+    """Check the ledger against itself: no batch is missing, messages add up, contents match the sealed files."""
     missing = sorted(set(range(record.dropped + 1, record.committed + 1)) - record.manifests.keys())
     if missing:
         whole.add(v.LOG_DAMAGED, f"the ledger has no record of the committed batches {missing[:10]}")
@@ -218,7 +219,7 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
 
 
 def _other_rows(manifest: Manifest) -> tuple[int, int]:
-    """Fragments and dead letters among a batch's rows: what its files hold beyond changes."""
+    """The numbers of fragments and dead letters in a batch: the rows of its files that are not changes."""
     rows = sum(int(file["rows"]) for file in manifest.files)
     changes = sum(seen[0] for file in manifest.files for epochs in file["tables"].values() for seen in epochs.values())
     fragments = manifest.counts.get("fragments", 0)

@@ -1,7 +1,7 @@
-"""Finds what a mirror lacks although its tables go on: open dead letters, changes of tables that are not mirrored.
+"""Finds what a mirror may lack although nothing stops it, such as dead letters and changes that were ignored.
 
-A loss stops nothing, but the report and the exit code of a run show it until an operator has dealt with it. What may be
-a loss, but need not be, is a note. Tick, status, metrics and Airflow all report from here.
+A loss stops nothing, but reports and exit codes show it until an operator has dealt with it. What only may be a loss is
+a note. Tick, status, metrics and Airflow all use this module.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 @dataclass(frozen=True)
 class LossReport:
-    """What the ledger knows of losses of a mirror; *losses* and *notes* by source table, and under :data:`ANY_TABLE`.
+    """The losses and notes of a mirror, by source table; those of no single table are under :data:`ANY_TABLE`.
 
-    *letters* include tolerated ones. *ignored* are tables whose messages were ignored, except those that are mirrored
-    now; *acknowledged* are those of them under ``ignore``.
+    *letters* count all open dead letters, tolerated ones, too. *ignored* are tables whose messages were ignored and
+    that are not mirrored now; *acknowledged* are the names listed under ``ignore`` in the mirror file.
     """
 
     letters: LetterCounts
@@ -75,17 +75,16 @@ class LossReport:
 
     @property
     def lost(self) -> dict[str, str]:
-        """The losses as a report names them: by table, one text for all of it."""
+        """The losses as a report contains them: one text for each table."""
         return {source: "; ".join(map(str, losses)) for source, losses in sorted(self.losses.items())}
 
     @property
     def unread(self) -> dict[str, str]:
-        """By code what of the source never came, or is there and not read."""
+        """Source data that never arrived or was not read, as text by code (offsets or files)."""
         codes = (OFFSETS_MISSING, FILE_UNKNOWN)
         return {loss.code: loss.what for loss in self.losses.get(ANY_TABLE, ()) if loss.code in codes}
 
     def document(self) -> dict[str, Any]:
-        """Plain JSON values for a report."""
         return {
             "losses": self.lost,
             "dead_letters": self.letters.document(),
@@ -103,11 +102,12 @@ class LossReport:
 
 
 class SeenTable(NamedTuple):
-    """How much a mirror has seen of one of its tables.
+    """What the ledger knows about one table, as far as its losses depend on it.
 
-    *last_batch* is 0 without rows. *tolerated* is how many open dead letters are no loss. *unseen* are names under
-    `columns` and `types` that no row has. *signals* are by code (T-81). *exported* is from where on changes are
-    published over a load from an export. *lacks_load*: the table began without (G-130). *keys_untold*: see C-73.
+    *last_batch* is the newest batch with rows of it, or 0. *tolerated* is the number of open dead letters that are no
+    loss. *unseen* are names under `columns` and `types` that no row has. *signals* are events of the source by code
+    (T-81). *exported* is the position above which changes count over a load from an export. *lacks_load*: it began
+    without its load (G-130). *keys_untold*: updates had no old key (C-73).
     """
 
     source: str
@@ -124,14 +124,14 @@ class SeenTable(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the source names it, ``schema.table``."""
+        """Its name at the source, ``schema.table``."""
         return _name(self.source)
 
 
 def look(
     mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
 ) -> LossReport:
-    """Read and judge the losses of a mirror; *has_read*: its source was just looked into."""
+    """Read the ledger and return the mirror's losses; *has_read*: the source was read just now."""
     take_in_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables() if tables is None else tables
@@ -207,8 +207,9 @@ def judge(
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
-    *ignore* names tables that are known not to be mirrored. *signals* are of no table alone. *unhashed* columns are to
-    be hashed in any table, and no table has them. *databases* are those whose events are read now; None stands for any.
+    *ignore* names tables that are left out on purpose. *signals* are source events that belong to no single table.
+    *unhashed* are columns to be hashed that no table has. *databases* are those whose events are read now; None in it
+    stands for any.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
@@ -255,7 +256,7 @@ def _losses_of(
 
 
 def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[str, Sequence[Run]]) -> Iterator[str]:
-    """What a table may lack, but need not; empty texts tell nothing."""
+    """Yield what a table may lack, but need not; empty texts are dropped by the caller."""
     for says, columns in table.unseen.items():
         yield f"{NOT_SEEN}: {says} {_some([shown(name) for name in columns])}, and no row has such a column"
     yield _ignored_before_export(table, ignored)
@@ -278,7 +279,7 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
 
 
 def _some(names: Sequence[object], others: str = "others") -> str:
-    """The first of some names, and how many there are besides."""
+    """The first three names, and how many there are more."""
     more = f" and {len(names) - _NAMES_SHOWN} {others}" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(map(str, names[:_NAMES_SHOWN])) + more
 
@@ -312,7 +313,7 @@ def _counted(count: int, one: str, many: str) -> str:
 def _ignored_of(
     foreign: Sequence[ForeignTable], mirrored: Collection[str], databases: Collection[str | None]
 ) -> dict[str, ForeignTable]:
-    """What was ignored of tables that are mirrored by now, by their names: also while another database was read."""
+    """What was ignored of tables that are mirrored now, by name; also if another database was read then."""
     found: dict[str, ForeignTable] = {}
     for other in foreign:
         database, _, name = other.name.partition(".")
@@ -332,7 +333,7 @@ def _ignored_of(
 
 
 def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
-    """The loss of what was ignored before a table was mirrored, and is in no load of it (G-24, G-140)."""
+    """The loss of messages that were ignored before the table was mirrored and that no load contains (G-24, G-140)."""
     if other is None:
         return []
     is_below = table.exported is not None and other.highest < table.exported
@@ -344,7 +345,7 @@ def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
 
 
 def _ignored_before_export(table: SeenTable, other: ForeignTable | None) -> str:
-    """The note on messages that were ignored before a table was loaded from an export, which may be older or newer."""
+    """The note on messages ignored before a load from an export: the export may be older than they are."""
     if other is None or table.exported is None or other.highest:
         return ""
     count = f"{_counted(other.messages, 'message', 'messages')} of it, up to {other.last_seen:%Y-%m-%d %H:%M} UTC"
@@ -352,7 +353,7 @@ def _ignored_before_export(table: SeenTable, other: ForeignTable | None) -> str:
 
 
 def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:
-    """The loss of a table that no change comes for any more, while a table with a similar name appeared since."""
+    """A loss if a table stopped sending and a similar name appeared since: it was probably renamed."""
     was_seen = bool(table.last_batch) or table.loaded or table.has_files
     for other in unknown:
         if not other.name or other.first_batch <= table.last_batch:
@@ -380,7 +381,7 @@ def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTab
 
 
 def _is_renamed(known: str, other: str) -> bool:
-    """Whether a name looks like the other one's successor: moved to another schema, or extended."""
+    """Whether the other name is probably this table's new one: in another schema, or with a word added."""
     (schema, table), (other_schema, other_table) = _parts(known), _parts(other)
     if table == other_table:
         return schema != other_schema
@@ -400,7 +401,7 @@ def _is_misspelt(known: str, other: str) -> bool:
 
 
 def _extends(short: str, long: str) -> bool:
-    """Whether the longer name is the shorter one with another word before or behind it."""
+    """Whether the longer name is the shorter one with another word before or after it."""
     if len(short) < 2 or len(long) <= len(short):
         return False
     before, behind = long[: -len(short)], long[len(short) :]

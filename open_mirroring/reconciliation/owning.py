@@ -1,7 +1,8 @@
-"""Decides whose a mirror's name, landing zone and change log are when two mirror files claim them (G-175).
+"""Decides which mirror file owns a mirror's name, landing zone and change log if two files claim them (G-175).
 
-A file that names other places than the ledger notes is the owner's only if what the ledger knows is found there, as
-after a move; otherwise it is a copy. A free place belongs to whoever writes there first.
+A file with other places than the ledger recorded is accepted only if the mirror's data is found there, as after a move.
+Otherwise it is a copy, and two mirrors would overwrite each other. A place without an owner belongs to the first
+writer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.reconciliation.batch_record import record_name
 
 MIRROR_CLASH = "MIRROR_CLASH"
-"""Two mirror files claim one name or place: this one is not the owner's."""
+"""Two mirror files claim one name or place, and this one is not the owner's."""
 OWN_PLACE = (
     "if this file is a copy, give its mirror a name, a `landing_zone`, a `change_log` and a `ledger` of its own; "
     "else put the settings back; nothing was written"
@@ -35,7 +36,7 @@ OWN_PLACE = (
 
 
 def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAddress:
-    """Where a mirror's landing zone is, with the login to it; *connection*: by default as the environment says."""
+    """The address of a mirror's landing zone, with login; *connection* replaces the one in the environment."""
     zone = mirror.landing_zone
     if zone.store == "local":
         return LocalZone(mirror.resolve(zone.path))
@@ -52,7 +53,7 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
 
 
 def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None = None) -> None:
-    """Refuse a landing zone in which no table that the ledger has established is found (``MIRROR_CLASH``)."""
+    """Raise ``MIRROR_CLASH`` if the file's landing zone has none of the tables that the ledger has created."""
     if (former := _moved_from(mirror, ledger, ZONE)) is None:
         return
     c = t.mirrored_table.c
@@ -68,7 +69,7 @@ def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None =
 
 
 def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
-    """Refuse a change log that does not hold the newest batch that the ledger knows (``MIRROR_CLASH``)."""
+    """Raise ``MIRROR_CLASH`` if the file's change log does not hold the newest batch in the ledger."""
     if (former := _moved_from(mirror, ledger, CHANGE_LOG)) is None:
         return
     m, b = t.mirror.c, t.log_batch.c
@@ -87,16 +88,17 @@ def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
 
 
 def refuse_foreign_zone(mirror: Mirror, owners: Iterable[str]) -> None:
-    """Refuse a zone in which a mirror has nothing yet and other *owners* have (``MIRROR_CLASH``)."""
+    """Raise ``MIRROR_CLASH`` if other mirrors (*owners*) publish to a zone where this one has nothing yet."""
     for owner in sorted({*owners} - {mirror.name, ""}):
         what = f"the landing zone is that of mirror {owner!r}: folders of these tables have its marker"
         raise TerminalError(MIRROR_CLASH, what, where=mirror.landing_zone.place, way_out=OWN_PLACE)
 
 
 def standing(mirror: Mirror, url: str | None = None) -> int:
-    """How far the ledger shows that a mirror file is the owner's: 2 the very file that ran, 1 its mirror and places.
+    """How well the ledger proves that a mirror file is the owner's, as a rank from 0 to 2.
 
-    0: the mirror has not run, or not to these places, or the ledger does not answer.
+    2: this very file ran. 1: its mirror ran, to these places. 0: it never ran to these places, or the ledger does not
+    answer.
     """
     try:
         ledger = ledger_to_look(url or mirror.ledger_url())
@@ -110,7 +112,7 @@ def standing(mirror: Mirror, url: str | None = None) -> int:
 
 
 def owner_of(ledger: Engine, incarnation: str) -> str:
-    """The mirror of this ledger one of whose tables has a marker with this id; empty where none has."""
+    """The mirror in this ledger that has a table with this marker id; empty if there is none."""
     c = t.mirrored_table.c
     return t.first(ledger, sa.select(c.mirror).where(c.incarnation == incarnation)) or ""
 

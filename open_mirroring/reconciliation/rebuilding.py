@@ -1,8 +1,8 @@
-"""Decides what a lost ledger held, from the landing zone's footers and the change log's records. Pure functions.
+"""Decides what a lost ledger contained, from the files' footers and the change log's records. Pure functions.
 
-A table of which something cannot be known is stopped with ``LEDGER_UNKNOWN``; the others go on. The newest file stays
-in the folder (F-35), and its footer names its publication and how the table stood then. Whether that was finished it
-cannot tell: so it is planned again from the log and compared file by file (:func:`judge_last`).
+A table that cannot be fully known is stopped with ``LEDGER_UNKNOWN``; the others continue. The newest file stays in the
+folder (F-35), and its footer describes its publication and the table's state then. It does not show whether that
+publication was complete; so it is planned again from the log and compared file by file (:func:`judge_last`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.protocols.publishing import Work
 
 REBUILT = "rebuilt"
-"""The kind of the one publication that stands for all before the ledger was lost."""
+"""The kind of the one publication that replaces all from before the ledger was lost."""
 
 
 class FoundFile(NamedTuple):
-    """A numbered file of a table, wherever the service has moved it; *footer* is None when it has none of ours."""
+    """A numbered file of a table, in any of its folders; *footer* is None if the file has none of ours."""
 
     number: int
     size: int
@@ -32,7 +32,7 @@ class FoundFile(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundTable:
-    """What the landing zone shows of a table: its marker's id, if it is ours, and its numbered files in order."""
+    """What the landing zone shows of a table: its marker's id (None if it is not ours), and its numbered files."""
 
     source: str
     incarnation: str | None
@@ -43,7 +43,7 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class FoundLog:
-    """What the change log says: its newest batch, and which hold rows of a table; *dropped* ones may be gone."""
+    """The log's newest batch, and for each table the batches with its rows; those up to *dropped* may be gone."""
 
     newest: int
     holding: Mapping[str, frozenset[int]]
@@ -51,16 +51,16 @@ class FoundLog:
 
 
 class NewTable(NamedTuple):
-    """Nothing was published or logged of a table: it begins as a new one; *incarnation*: of its folder, if any."""
+    """A table without any published or logged row, which begins as a new one; the marker is that in its folder."""
 
     incarnation: str | None
     marker_etag: str
 
 
 class UnknownTable(NamedTuple):
-    """A table that stays stopped: *why* it cannot be known, and what is known of its life.
+    """A table that stays stopped; *why* is what cannot be known about it.
 
-    Batches up to *log_from* may not be all that tells its rows: above 0 only a load does.
+    If *log_from* is above 0, the log up to that batch may not contain all of the table's rows: only a load does.
     """
 
     why: str
@@ -72,10 +72,10 @@ class UnknownTable(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table of which only the last publication is in doubt: it has to be compared with the log.
+    """A table of which all is known but its last publication, which has to be compared with the log.
 
-    *last* are the files of its last publication that are still there, *standing* the state of the table when that was
-    staged. The service has removed the files up to number *purged*, because it has applied them (F-36).
+    *last* are the files of that publication that still exist, *standing* is the table's state when they were staged.
+    The service has applied and removed the files up to number *purged* (F-36).
     """
 
     found: FoundTable
@@ -87,12 +87,12 @@ class KnownTable:
 
     @property
     def before(self) -> tuple[FoundFile, ...]:
-        """The files of earlier publications that are still there."""
+        """The files of earlier publications that still exist."""
         return self.found.files[: -len(self.last)]
 
     @property
     def work(self) -> Work:
-        """What the last publication carried."""
+        """The changes that the last publication contained."""
         return Work("changes", self.footer.batch_to, "", self.standing.position_from, self.standing.position_to)
 
 
@@ -100,7 +100,7 @@ Decision = NewTable | UnknownTable | KnownTable
 
 
 def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
-    """What can be known of a table, its last publication not yet compared."""
+    """Decide what can be known about a table; its last publication is still to be compared."""
     holding = log.holding.get(found.source, frozenset())
     if not found.files:
         if not holding:
@@ -141,15 +141,16 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
 
 
 def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
-    """Up to which batch the log may lack what tells a table's rows: 0 in a first life that began with the log."""
+    """The batch up to which the log may lack rows of the table; 0 if the log has all of them."""
     all_logged = generation == 1 and standing is not None and standing.loaded_columns is None and not standing.log_from
     return 0 if all_logged else log.newest
 
 
 def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: FoundLog) -> int | UnknownTable:
-    """Compare the files of the last publication with those that the log gives for it today; how many were published.
+    """Compare the last publication with the files that the log gives for it now.
 
-    *planned* has their digests and numbers of rows. If fewer are there, the others were not published.
+    *planned* has their pairs of digest and row count. Returns how many of them were published: if fewer exist, the
+    others were not.
     """
     first = table.footer.first_number
     for number, *_, footer, _ in table.last:
@@ -161,6 +162,6 @@ def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: Found
 
 
 def unknown_last(table: KnownTable, why: str, log: FoundLog) -> UnknownTable:
-    """The decision on a table whose last publication cannot be compared."""
+    """The decision for a table whose last publication cannot be compared."""
     life = table.footer.table_id, table.footer.generation
     return UnknownTable(why, *life, table.newest.number, _log_from(life[1], table.standing, log))

@@ -1,7 +1,7 @@
-"""Writes a ledger that was decided on: tables as they stood, batches as they were recorded.
+"""Writes a re-created ledger: the tables and batches that :mod:`open_mirroring.reconciliation.rebuilding` decided on.
 
-It is written into a database of its own first, where the last publications are planned again. Then :func:`adopt` copies
-all of it into the mirror's ledger, in one transaction.
+It is written into a new database first, where the last publication of each table is planned again. Then :func:`adopt`
+copies all of it into the mirror's ledger, in one transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_tables(
     decisions: Mapping[str, Decision],
     records: Mapping[int, BatchRecord],
 ) -> dict[str, str]:
-    """Write the tables before their last publication, and every batch; the tables' ids by source name."""
+    """Write every table as it was before its last publication, and every batch; returns table ids by source name."""
     ids: dict[str, str] = {}
     with ledger.begin() as db:
         db.execute(t.mirror.insert().values(name=mirror))
@@ -137,7 +137,7 @@ def _unverified(decision: KnownTable) -> list[ColumnNote]:
 
 
 def _named_as_at_source(decision: KnownTable) -> tuple[LandingColumn, ...]:
-    """The columns of a table's newest file, which has them under the names of the target."""
+    """The columns of a table's newest file under their names at the source, not those at the target."""
     names = {landed: name for name, landed in decision.standing.renamed.items()}
     columns = decision.newest.columns
     named = (c._replace(name=names[c.name], renamed=c.name) if c.name in names else c for c in columns)
@@ -149,7 +149,7 @@ def _loaded(decision: KnownTable) -> bool:
 
 
 def _load_plan(decision: KnownTable) -> str | None:
-    """The plan of a load that is over: only its columns, and what came after, are asked for again."""
+    """The plan of a finished load; only its columns and the batch after it are needed again."""
     standing = decision.standing
     if standing.loaded_columns is None:
         return None
@@ -177,7 +177,7 @@ def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, 
         db.execute(t.publication.insert().values(rebuilt | batches | said))
     if decision.purged:
         # The newest of those that are gone: the service removes what it applied long ago, and in order (F-36). No
-        # earlier than its newest batch was read; so one that is too young for that is missed as ever.
+        # earlier than its newest batch was read; so one that is too young for that is still reported as missing.
         above = decision.found.files[0]
         assert above.footer is not None
         is_first = above.number == above.footer.first_number
@@ -189,7 +189,7 @@ def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, 
 
 
 def _read_at(records: Mapping[int, BatchRecord], batch: int) -> datetime:
-    """No earlier than its newest batch was read was a file published; the moment itself is lost."""
+    """The earliest time at which a file of this batch can have been published; the exact time is lost."""
     return records[batch].at if batch in records else _LONG_AGO
 
 
@@ -209,7 +209,7 @@ def _write_batch(db: Connection, mirror: str, record: BatchRecord) -> None:
 
 
 def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], number: int) -> None:
-    """A table that was published up to a batch was not stopped by it, or somebody had lifted that."""
+    """Remove stops raised by batches that were already published: an operator must have cleared them."""
     c = t.mirrored_table.c
     later = [d.footer.table_id for d in decisions.values() if isinstance(d, KnownTable) and d.footer.batch_to >= number]
     db.execute(t.mirrored_table.update().where(c.id.in_(later)).values(stop_code=None, stop_what=None, stopped_at=None))
@@ -217,14 +217,14 @@ def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], numb
 
 def _stop(db: Connection, table_id: str, unknown: UnknownTable, newest: int) -> None:
     c = t.mirrored_table.c
-    # A stop that a batch recorded may say that the log lacks something: then only a load tells the rows.
+    # A stop that a batch recorded may mean that the log lacks something: then only a load has all rows.
     stopped = t.mirrored_table.update().where(c.id == table_id, c.stop_code.is_not(None))
     db.execute(stopped.values(log_from=newest))
     stop_table(db, table_id, LEDGER_UNKNOWN, unknown.why)
 
 
 def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
-    """Tables of the log that the mirror file no longer names: should one come back, it is a later life of it."""
+    """Record tables that are in the log but no longer in the mirror file: if one comes back, it is a new generation."""
     b = t.batch_table.c
     for source in db.scalars(sa.select(b.source).distinct().where(b.mirror == mirror)).all():
         if source not in declared:
@@ -234,9 +234,10 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
 def seal_last(
     ledger: Engine, mirror: str, folder: str, table: KnownTable, rest: Sequence[StagedFile], details: StagedDetails
 ) -> None:
-    """Seal the last publication of the table at *folder* again: the files under their numbers, and the *rest* behind.
+    """Record the last publication of the table at *folder* again: its published files, and the *rest* still to publish.
 
-    With nothing left it is confirmed at once. Else the next run finds the files by their digest and renames the rest.
+    With no *rest* it is confirmed at once. Else the next run finds the published files by their digest, and renames the
+    rest.
     """
     table_id, published = table.footer.table_id, PublishLedger(ledger, mirror)
     # They have left staging: no object has this name, and the protocol finds them by their digest.
@@ -269,7 +270,7 @@ def _owned(replies: Mapping[str, Owned | Lost], table_id: str) -> TableRow:
 
 
 def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> None:
-    """The last publication cannot be compared: the table stays stopped."""
+    """Stop a table whose last publication could not be compared with the log."""
     c = t.mirrored_table.c
     with ledger.begin() as db:
         values = {"confirmed": unknown.confirmed, "log_from": unknown.log_from}
@@ -278,7 +279,7 @@ def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> No
 
 
 def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
-    """Copy a rebuilt ledger into the mirror's, in one transaction with its audit (``COMMAND_REFUSED``)."""
+    """Copy a re-created ledger into an empty one (``COMMAND_REFUSED``), in one transaction with its audit entry."""
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
         for table in (t.mirror, t.mirrored_table):
@@ -291,7 +292,7 @@ def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Ma
 
 
 def refuse_known(db: Connection, mirror: str) -> None:
-    """Refuse a ledger that knows more of a mirror than the names of its tables (``COMMAND_REFUSED``)."""
+    """Refuse a ledger that knows batches or published tables (``COMMAND_REFUSED``): it must not be overwritten."""
     m, c = t.mirror.c, t.mirrored_table.c
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))

@@ -1,7 +1,7 @@
-"""Decides whether a number may be published again under its own name: the only repair that the target permits.
+"""Decides whether a lost file may be published again under its number: the only repair that the target permits.
 
-A number that the target has not applied may come again, with the same content (F-40); one without rows always may
-(F-41); one that was applied never may (F-37). Without a trusted counter an operator says how he knows.
+A file that the target has not applied may be published again with the same content (F-40); a file without rows always
+may (F-41); an applied one never (F-37). If no counter of the target proves it, an operator has to state how they know.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from open_mirroring.protocols.verdicts import Finding
 def check_permitted(
     table: str, number: int, finding: Finding, published: Mapping[int, PublishedFile], *, not_applied: str
 ) -> str:
-    """Check that a number may be published again (``REPAIR_REFUSED``); the proof of it, in words for the audit."""
+    """Return the proof that file *number* may be published again, as text for the audit.
+
+    Raises ``REPAIR_REFUSED`` with the reason and the next step. *not_applied* is the operator's statement.
+    """
 
     def refused(why: str, way_out: str) -> TerminalError:
         what = f"number {number} of table {table!r} is not published again: {why}"

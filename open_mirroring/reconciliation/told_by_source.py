@@ -1,4 +1,4 @@
-"""Keeps what control tables of the source tell of its tables, in addition to the changes (T-81, T-84, T-85)."""
+"""Records what Qlik's control tables report of tables, such as suspended or truncated ones (T-81, T-84, T-85)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOKED, _BEFORE = "", -1
 
 
 class _Event(NamedTuple):
-    """What was done to a table as a whole, and where, in which generation of it; without a code: somebody looked."""
+    """What was done to a complete table, such as TRUNCATE; without a code: the control tables were read."""
 
     place: str
     code: str
@@ -28,7 +28,7 @@ class _Event(NamedTuple):
 
 
 _SIGNALS = Documents[dict[str, str]]("signal", dict[str, str])
-"""Of a mirror, by source table: what control tables report now, by code."""
+"""For each source table of a mirror, what control tables report now, as text by code."""
 _EVENTS = Documents[_Event]("event", _Event)
 _DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 
@@ -36,7 +36,11 @@ _DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 def record_told(
     ledger: Engine, mirror: str, load: str, told: Told, batches: Collection[int]
 ) -> dict[tuple[str, str], str]:
-    """Keep what a source tells; what of it is new, by table and code. New questions come from *batches* only."""
+    """Record what the control tables report; returns what is new, as text by (table, code).
+
+    Statements on columns are looked up only for tables with changes in *batches*, or stopped over such a question.
+    *load* is the epoch of the stream.
+    """
     with ledger.begin() as db:
         new = _record_signals(db, mirror, told.signals)
         if told.statements is not None:
@@ -50,7 +54,7 @@ def record_told(
 
 
 def signals_of(db: Connection, mirror: str) -> dict[str, dict[str, str]]:
-    """What control tables tell of tables, by table and code; events of an earlier life of a table are over."""
+    """What control tables report, by source table and code; events of an earlier generation are left out."""
     m = t.mirrored_table.c
     rows = db.execute(sa.select(m.id, m.source, m.generation).where(m.mirror == mirror)).tuples().all()
     found = dict(_SIGNALS.of(db, mirror))
@@ -73,7 +77,7 @@ def _record_signals(db: Connection, mirror: str, signals: Mapping[tuple[str, str
 
 
 def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
-    """The tables with changes in some batches, and those that wait for a word on a column."""
+    """The tables with changes in these batches, and those stopped until a column's change is explained."""
     m, b = t.mirrored_table.c, t.batch_table.c
     brought = sa.select(b.source).where(b.mirror == mirror, b.batch.in_(list(batches)))
     may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_A_WORD))
@@ -83,7 +87,7 @@ def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
 def _record_events(
     db: Connection, mirror: str, load: str, statements: Mapping[str, Sequence[Statement]]
 ) -> dict[tuple[str, str], str]:
-    """Keep what was done to whole tables, once each; on a first look only what came after the first change."""
+    """Record events once each; at the first look, those from before a table's first change count as over."""
     m, b = t.mirrored_table.c, t.batch_table.c
     rows = db.execute(sa.select(m.id, m.source, m.generation).where(m.mirror == mirror)).all()
     known = _EVENTS.of_each(db, [row.id for row in rows])

@@ -1,12 +1,9 @@
-"""Decides whether a table's next number may be intended, from its ledger row, listing and target status.
+"""Decides from ledger, landing zone and target whether a table may publish its next file.
 
-A pure and total function: every combination has one verdict, STOP before HOLD before LOSSES before PASS. It repairs
-nothing, but names what the target permits to repair (F-40). It is only as right as its facts, so whoever gathers them:
-
-* reads the ledger's row before and after the listing, and begins again when the row's version changed (I21, I22);
-* accepts a STOP only when a second listing agrees, because a listing is no snapshot.
-
-Time decides only how old a backlog is and what the service may have purged.
+A pure function: every combination of facts has one verdict, STOP before HOLD before LOSSES before PASS. It is only as
+right as its facts. So the caller reads the ledger's row before and after the listing, and begins again if its version
+changed (I21, I22). It accepts a STOP only if a second listing agrees, because files may move while they are listed.
+Time decides only how old a backlog is, and what the service may have removed.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ PURGED_AFTER = timedelta(days=7)
 
 _SHOWN_NAMES = 5
 _SHOWN_WORDS = 400
-"""Characters of the target's own words: its error may tell until when it is throttled."""
+"""The maximum number of characters shown of the target's own error text."""
 _HELD = {
     TargetState.PAUSED: (v.PAUSED, "is paused"),
     TargetState.THROTTLED: (v.TARGET_BUSY, "is throttled"),
@@ -45,7 +42,7 @@ _HELD = {
 
 
 class Limits(NamedTuple):
-    """How much may wait for the target; None: any amount (I18)."""
+    """How much may wait at the target before a table is put on hold; None: any amount (I18)."""
 
     max_files: int | None = None
     max_bytes: int | None = None
@@ -56,10 +53,11 @@ NO_LIMITS = Limits()
 
 
 class Folder(NamedTuple):
-    """What was seen in a table's folder.
+    """What was found in a table's folder of the landing zone.
 
-    *metadata_matches*: ``_metadata.json`` names our keys; None: there is none. *lost* is evidence that this mirror
-    published the table although the ledger knows nothing of it; *foreign* that another writer did; else empty.
+    *metadata_matches*: whether ``_metadata.json`` names our keys; None if there is none. *lost* is evidence that this
+    mirror published the table although the ledger does not know it; *foreign* that another writer did; both are empty
+    otherwise.
     """
 
     items: tuple[ListedItem, ...]
@@ -72,11 +70,11 @@ class Folder(NamedTuple):
 
 @dataclass(frozen=True)
 class TableFacts:
-    """All that is known of one table at one time; *target* is None when none is configured.
+    """All facts about one table at one time; *target* is None if the target is not asked for its status.
 
-    Of *published* numbers those up to *settled* may be left out: they were confirmed before the purge horizon, and none
-    was listed. *load_ahead* is what the load claims to hold and the stream has not reached. *counted_before* is the
-    highest count of processed rows that the target ever reported for this generation.
+    *published* are the files in the ledger; those up to number *settled* may be missing, as they are older than the
+    service keeps files. *load_ahead* is a text if the load claims to contain more than the stream has reached.
+    *counted_before* is the highest row count that the target ever reported for this generation.
     """
 
     state: TableState
@@ -93,21 +91,21 @@ class TableFacts:
 
     @property
     def row(self) -> TableRow:
-        """The ledger's row, its own stop included."""
+        """The ledger's row, with its own stop."""
         return self.state.row
 
     @property
     def reset(self) -> str:
-        """The reset that the table is in, in words; empty when it is in none."""
+        """The reset that the table is in, as text; empty when it is in none."""
         return "" if self.state.reset is None else str(self.state.reset)
 
 
 def reconcile(facts: TableFacts) -> Finding:
-    """The verdict on one table; total: it never raises, whatever the facts.
+    """The verdict on one table; it never raises, whatever the facts.
 
-    Code ``OK`` for PASS, otherwise the first of the ledger's own stop, the stops, the holds and the losses, in the
-    order in which the functions below yield them; the evidence names the others under ``also``. Numbers of an open
-    intent are left to the publisher. A table in a reset whose new generation has not begun is on hold (RESET_OPEN).
+    The code is ``OK`` for PASS. Otherwise it is that of the first problem, in this order: a stop in the ledger, other
+    stops, holds, losses; the evidence lists the other codes under ``also``. Numbers of an unfinished publication are
+    left to the publisher. A table in a reset whose new generation has not begun is on hold (RESET_OPEN).
     """
     if facts.row.resetting:
         seen: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed, "also": []}
@@ -160,7 +158,7 @@ def _hold(code: str, what: str, **evidence: object) -> _Problem:
 
 
 def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
-    """Everything that is wrong, in the order of importance."""
+    """Yield all reasons for a stop, the most important first."""
     if facts.row.stop is not None:
         yield _stop(facts.row.stop, facts.state.stop_what or "the table was stopped earlier")
     yield from _folder_stops(facts)

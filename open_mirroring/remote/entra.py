@@ -1,8 +1,8 @@
 """Logins to Entra ID and their tokens.
 
-A login may be sent to a worker in memory; tokens are never sent. No text shows a secret, and of an error of the
-identity service only its codes are shown. Public source: Microsoft Learn, *OAuth 2.0 client credentials flow*, *Entra
-authentication error codes*; RFC 6749 (4.4, 5.2); audiences: O-02, R-03.
+A login may be sent to a worker in memory; tokens are never sent. Messages show no secret, and of errors of the identity
+service only the codes. Public source: Microsoft Learn, *OAuth 2.0 client credentials flow*, *Entra authentication error
+codes*; RFC 6749 (4.4, 5.2); audiences: O-02, R-03.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class AuthorizedService:
         self._tokens = TokenSource(login, audience)
 
     def send(self, request: Request) -> Answer:
-        """The service's answer; errors are those of :meth:`HttpService.send`.
+        """Send the request with a token and return the answer; raises the errors of :meth:`HttpService.send`.
 
-        Raises also ``ACCESS_DENIED`` without permission or a token; ``UNREACHABLE`` when the token was refused for a
-        call that must not be retried: its outcome is unknown.
+        Also raises ``ACCESS_DENIED`` if the login has no permission or gets no token. Raises ``UNREACHABLE`` if the
+        token was refused for a call that must not be repeated: its outcome is unknown.
         """
         token = self._tokens.token()
         for last in (False, True):
@@ -119,7 +119,7 @@ class TokenSource:
             return self._token.text
 
     def renewed(self, refused: str) -> str:
-        """A new token in place of one that a service refused before its expiry; raises as :meth:`token`."""
+        """A new token instead of one that a service refused before it expired; raises like :meth:`token`."""
         with self._lock:
             if self._token is not None and self._token.text == refused:
                 self._token = None

@@ -1,8 +1,8 @@
-"""HTTP calls to a remote service: limited in time, retried only where that is safe, and free of secrets in messages.
+"""HTTP calls to a remote service: with a time limit, repeated only where that is safe, without secrets in messages.
 
-A call is retried only when its caller says that a retry is safe; any other without a plain answer has an unknown
-outcome (O-08). All calls share one retry budget, and wait together. No error shows a header, a query or a body. Public
-source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design*.
+A call is repeated only if its caller marked it as safe; any other one without a clear answer has an unknown outcome
+(O-08). All calls share one retry budget, and wait together. Messages show no header, query or body. Public source: RFC
+9110 (status codes, ``Retry-After``); gRFC A6, *client retry design*.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Request(NamedTuple):
         return f"{self.method} {self.path}"
 
     def with_headers(self, headers: Mapping[str, str]) -> Request:
-        """The same call with more headers."""
+        """A copy of the request with more headers."""
         return self._replace(headers={**self.headers, **headers})
 
 
@@ -70,9 +70,9 @@ class Answer(NamedTuple):
 
 
 class RetryBudget:
-    """How much all calls of a run to one service may retry and wait together; safe for several threads.
+    """How often all calls of a run to one service may retry, and until when they wait; safe for several threads.
 
-    A retry costs one of *repeats*, and a success restores a tenth: a service that always fails is noticed quickly.
+    A retry costs one of *repeats*, a success restores a tenth: so a service that always fails is noticed quickly.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RetryBudget:
         self._lock = threading.Lock()
 
     def succeed(self) -> None:
-        """Record a plain answer."""
+        """Record a call that was answered."""
         with self._lock:
             self._left = min(self._all, self._left + 0.1)
 
@@ -156,10 +156,10 @@ class HttpService:
         self._failures = urllib3.exceptions.HTTPError
 
     def send(self, request: Request) -> Answer:
-        """The service's answer with any status, except those below.
+        """Send the request, and return the answer with any status except those below.
 
-        Raises ``UNREACHABLE``: no answer, or one that may differ next time, also after the allowed retries;
-        ``TARGET_BUSY`` when the service asks us to wait; ``SERVICE_REFUSED`` for a redirect.
+        Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries;
+        ``TARGET_BUSY`` if the service asks to wait too long; ``SERVICE_REFUSED`` for a redirect.
         """
         said = Said("no answer")
         for attempt in range(1, _TRIES + 1):
@@ -235,14 +235,14 @@ class HttpService:
 
 
 class Said(NamedTuple):
-    """What is known of a call without a plain answer. *wait* is in seconds, if the service asked for it."""
+    """What is known of a call that got no proper answer; *wait* is how many seconds the service asked to wait."""
 
     text: str
     wait: float | None = None
 
 
 def described(answer: Answer) -> str:
-    """Status, error code and request id of an answer, for the service's support. No content."""
+    """Status, error code and request id of an answer, for a support request; never its content."""
     parts = [f"status {answer.status}"]
     for header in ("x-ms-error-code", "x-ms-public-api-error-code", "x-ms-request-id", "requestId"):
         value = answer.headers.get(header, "")
@@ -269,7 +269,7 @@ def _received(response: urllib3.BaseHTTPResponse, into: BinaryIO) -> Answer:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, or a date (RFC 9110); None when the header is missing or nonsense."""
+    """The ``Retry-After`` header, a number or a date (RFC 9110), in seconds; None if missing or invalid."""
     text = headers.get("Retry-After", "").strip()
     if not text:
         return None

@@ -24,7 +24,7 @@ class Endpoint(NamedTuple):
 
 
 def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
-    """The address in a text; None if it is not one, or no login may be sent there."""
+    """Parse an address to which a login may be sent; None if it is invalid or not trusted."""
     try:
         address = urlsplit(text)
         host, port = (address.hostname or "").lower(), address.port
@@ -41,7 +41,7 @@ def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, and no other one reaches it."""
+    """Whether a host name means this machine only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

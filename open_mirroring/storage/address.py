@@ -28,7 +28,7 @@ FORMS = (
     "abfss://WORKSPACE_GUID@onelake.dfs.fabric.microsoft.com/ITEM_GUID/PATH or s3://BUCKET/PATH"
 )
 LOCAL_ADDRESS = ("a local path is written without file:", "write /data/events, not file:///data/events")
-"""The problem with an address of a local file, and its fix."""
+"""Problem and fix for a ``file:`` address."""
 
 
 class StorageAddress(NamedTuple):

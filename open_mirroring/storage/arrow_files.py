@@ -1,4 +1,4 @@
-"""Object storage as an Arrow file system, so that Parquet files there are read as from a disk."""
+"""Shows object storage to Arrow as a file system, so that Parquet files there are read like local ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from open_mirroring.storage.object_path import ObjectPath, Place
 from open_mirroring.storage.object_store import StorageRoot
 
 _AT_ONCE = 2**22
-"""Smaller files are read by one request: a request costs more than transferring a megabyte."""
+"""Smaller files are read by a single request, because a request costs more than transferring a megabyte."""
 
 
 def arrow_path(place: Place) -> str:
-    """The name of a file in Arrow's file system of its place."""
+    """The path of a file, as :func:`arrow_files` expects it."""
     return str(place) if isinstance(place, Path) else place.key
 
 

@@ -15,7 +15,7 @@ from open_mirroring.storage.object_path import ObjectPath, Place
 
 
 def delta_address(place: Place) -> tuple[str, dict[str, str] | None]:
-    """The address of the Delta table at a place, and options, which hold secrets; None for a folder."""
+    """The URI of the Delta table at a place, and the storage options, which hold secrets; None for a folder."""
     if isinstance(place, Path):
         return str(place), None
     login, address = place.root.login, place.root.address

@@ -26,7 +26,8 @@ _ASK_AGAIN = timedelta(minutes=1)
 class AzureLogin:
     """A login to a storage account or OneLake, by an account key, a shared access signature or Entra ID.
 
-    *endpoint* (scheme and host) and *account* are those of the address where empty. With ``entra`` only *entra* is set.
+    If *endpoint* (scheme and host) or *account* is empty, the one in the address is used. *secret* is the key or
+    signature; for Entra ID, *entra* is set instead.
     """
 
     connection: str
@@ -41,7 +42,7 @@ class AzureLogin:
 class S3Login:
     """A login to S3 by an access key, or, if *key_id* is empty, by the identity of the machine or pod.
 
-    An empty *endpoint* is Amazon's own, an empty *region* that of the environment.
+    An empty *endpoint* means Amazon's own, an empty *region* that of the environment.
     """
 
     connection: str
@@ -56,7 +57,7 @@ Login = AzureLogin | S3Login
 
 
 class AzureCredentials:
-    """Supplies a store with the credential of its next call. Our own errors are kept, to be raised unchanged."""
+    """Returns the current credential to obstore; keeps our own *error*, which obstore would hide."""
 
     def __init__(self, login: AzureLogin) -> None:
         self._login = login
@@ -65,7 +66,7 @@ class AzureCredentials:
 
     @property
     def expired(self) -> datetime | None:
-        """When a shared access signature expired; None for a valid one and for any other credential."""
+        """When a shared access signature expired; None if it is valid, or for another kind of login."""
         until = parse_qs(self._login.secret.removeprefix("?")).get("se", [""])[0] if self._login.kind == "sas" else ""
         try:
             end = datetime.fromisoformat(until)
@@ -90,7 +91,7 @@ class AzureCredentials:
 
 
 def s3_credentials(login: S3Login) -> Callable[[], S3Credential]:
-    """Supplies a store with its access key."""
+    """A function that returns the access key each time obstore asks for it."""
 
     def credential() -> S3Credential:
         return {

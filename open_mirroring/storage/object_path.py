@@ -1,4 +1,4 @@
-"""A place in object storage with the methods of :class:`pathlib.Path` that readers of source files use."""
+"""A path in object storage with those methods of :class:`pathlib.Path` that readers of source files use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import IO, Literal, NamedTuple
 from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat, ObjectStore, StorageRoot, open_store
 
 _FIRST_READ, _MOST_READ = 2**17, 2**23
-"""Bytes of the first request, and the maximum as reading continues."""
+"""Bytes of the first request, and of the largest one when more is read ahead."""
 
 
 class Held(NamedTuple):
-    """An object in the version that was looked at; *content* are the bytes fetched then, from *start* on."""
+    """One version of an object; *content* are its bytes from *start* on, as far as they were read with it."""
 
     stat: ObjectStat
     start: int = 0
@@ -35,9 +35,9 @@ class ObjectStatus(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """A place in a container; *held* are objects that are read in the version that was looked at.
+    """A path in a container. Objects in *held* are read in exactly that version.
 
-    It holds the login, and is sent to workers in the function that they run. Its text shows no secret.
+    It contains the login, and is sent to workers with their tasks. As text it shows no secret.
     """
 
     root: StorageRoot = field(repr=False)
@@ -58,7 +58,6 @@ class ObjectPath:
 
     @property
     def store(self) -> ObjectStore:
-        """The container's store."""
         return open_store(self.root)
 
     @property
@@ -68,20 +67,17 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        """The enclosing folder."""
         return replace(self, key=self.key.rpartition("/")[0])
 
     @property
     def parents(self) -> tuple[ObjectPath, ...]:
-        """The enclosing folders, nearest first."""
         return () if not self.key else (self.parent, *self.parent.parents)
 
     def with_name(self, name: str) -> ObjectPath:
-        """Another name in the same folder."""
         return self.parent / name
 
     def relative(self, key: str) -> str:
-        """The name of an object relative to this place."""
+        """The name of an object relative to this folder."""
         return key[len(self.key) + 1 :] if self.key else key
 
     def is_file(self) -> bool:
@@ -129,12 +125,12 @@ class ObjectPath:
         return (replace(self, key=found.name) for found in self.store.folders(self.key)[1])
 
     def look(self, start: int = 0, end: int = 0) -> Held:
-        """The current state of the object, with the bytes from *start* to *end*. Raises FileNotFoundError."""
+        """Read the current state of the object, with the bytes from *start* to *end*. Raises FileNotFoundError."""
         content, stat = self.store.read_range(self.key, start, end)
         return Held(stat, start, content)
 
     def holding(self, held: Held) -> ObjectPath:
-        """This place, whose object is read in the held version or not at all."""
+        """This path with one version of its object fixed: if that was replaced, reading raises ObjectReplaced."""
         return replace(self, held=MappingProxyType({**self.held, held.stat.name: held}))
 
 
@@ -148,7 +144,7 @@ def _is_object(root: StorageRoot, key: str) -> bool:
 
 
 class _Reader(io.RawIOBase):
-    """One object as a file. Requests read ahead, because files are mostly read sequentially."""
+    """Reads one object as a file. Requests read ahead, because files are mostly read from start to end."""
 
     def __init__(self, store: ObjectStore, held: Held) -> None:
         self._store, self._stat = store, held.stat

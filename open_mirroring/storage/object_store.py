@@ -1,7 +1,7 @@
-"""The operations on object storage that are needed: list, stat, read, create once, delete.
+"""The operations on object storage that the product needs: list, stat, read, create once, delete.
 
-One class over obstore serves all services. Local files are read by :class:`pathlib.Path` itself, which is faster.
-Public source: obstore, *API reference*; Microsoft Learn, *Blob service REST API*; Amazon S3, *API reference*.
+One class on top of obstore serves Azure, OneLake and S3. Local files are read by :class:`pathlib.Path`, which is
+faster. Public source: obstore, *API reference*; Microsoft Learn, *Blob service REST API*; Amazon S3, *API reference*.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class ObjectStat(NamedTuple):
 
     @property
     def version(self) -> str:
-        """What distinguishes this object from any other under its name."""
+        """A text that differs for every other object or version under this name."""
         return f"{self.size}:{self.etag}"
 
 
 class ObjectReplaced(TerminalError):
-    """The object under a name is not the one that was bound: ``SOURCE_REWRITTEN``."""
+    """Another object is now under the name of the one that was to be read: ``SOURCE_REWRITTEN``."""
 
 
 @dataclass(frozen=True)
 class StorageRoot:
-    """A container with its login: a plain value, which holds a secret. Workers get it in the function that they run."""
+    """A container with its login, which may hold a secret. It is sent to workers with their tasks."""
 
     address: StorageAddress
     login: Login
@@ -68,10 +68,10 @@ class StorageRoot:
 
 
 class ObjectStore:
-    """The objects of one container, by the name of a *connection*, whose *credentials* keep an error of the login.
+    """The objects of one container; messages name *where* and *connection*.
 
     Every method raises ``ACCESS_DENIED``, ``PLACE_MISSING`` or ``SERVICE_REFUSED`` (terminal), or ``UNREACHABLE``
-    (transient), and what the login raises. No error shows the address of a call, because it may be signed.
+    (transient), and errors of the login. Messages never show the address of a call, because it may be signed.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ObjectStore:
         self._service, self._where, self._connection, self._credentials = service, where, connection, credentials
 
     def objects(self, folder: str) -> Iterator[ObjectStat]:
-        """All objects below a folder (empty: all), in no order; without the empty ones that represent a folder."""
+        """All objects below a folder (empty: all), unsorted, without empty ones that stand for a folder."""
         with self._our_errors(folder):
             for chunk in self._service.list(folder or None, chunk_size=_LISTED_AT_ONCE):
                 yield from (_stat(one) for one in chunk if one["path"] != folder)
@@ -98,16 +98,17 @@ class ObjectStore:
             return _stat(self._service.head(name))
 
     def read(self, name: str, *, etag: str = "") -> bytes:
-        """The complete content of an object; with *etag*, only of that version: ObjectReplaced if there is another.
+        """The complete content of an object; with *etag*, of that version, else ObjectReplaced is raised.
 
         Raises FileNotFoundError if it does not exist.
         """
         return self._get(name, {}, etag)[0]
 
     def read_range(self, name: str, start: int, end: int, *, etag: str = "") -> tuple[bytes, ObjectStat]:
-        """The bytes from *start* to *end*, or to the object's end, with its state; otherwise like :meth:`read`.
+        """The bytes from *start* to *end* (at most to the object's end), and the state of the object.
 
-        Raises ObjectReplaced also if it is shorter than *start*, or replaced again and again while it is read.
+        Raises FileNotFoundError. Raises ObjectReplaced if *etag* is that of another version, if the object is shorter
+        than *start*, or if it is replaced again and again.
         """
         if end <= start:
             return b"", self.stat(name)
@@ -171,9 +172,9 @@ class ObjectStore:
         return None if self._credentials is None else self._credentials()
 
     def our_error(self, error: Exception, name: str) -> MirroringError:
-        """Convert an error of obstore or delta-rs into ours.
+        """Convert an error of obstore or delta-rs into one of ours.
 
-        Only its status and the service's code are shown: the rest may hold a signed address.
+        Only the HTTP status and the service's code are shown: the rest may contain a signed address.
         """
         from obstore import exceptions as e
 
@@ -283,7 +284,7 @@ def _stat(found: Any) -> ObjectStat:
 
 
 def _bare(etag: str | None) -> str:
-    """Services quote an ETag in some answers and not in others."""
+    """The ETag without quotes, because services quote it in some answers only."""
     return (etag or "").removeprefix("W/").strip('"')
 
 

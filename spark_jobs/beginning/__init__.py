@@ -1,4 +1,4 @@
-"""Begins a mirror file from what a source announces of its tables, and compares a file with that."""
+"""Writes the first version of a mirror file from what the source announces of its tables, or compares one with that."""
 
 SAMPLE = 100_000
-"""About so many messages are looked at, unless somebody says otherwise."""
+"""By default, about this many messages are read."""

@@ -1,4 +1,4 @@
-"""Puts together all that a source announces of each of its tables."""
+"""Collects what a source announces about its tables: columns, types, keys and notes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from spark_jobs.sources.sql_server.type_text import is_known
 
 @dataclass
 class AnnouncedTable:
-    """A table as its source announces it; *catalog* are its columns in the source database, where that was asked.
+    """One table as its source announces it; *catalog* are its columns in the source database, if that was asked.
 
-    No type is an empty text. *key* is empty for a table without key, None where nothing names one. *keys_differ*: it
-    was announced in more than one way. *is_streamed*: the catalog alone does not announce it.
+    *columns* and *catalog* map names to types; an empty type is unknown. *key* is empty for a table without a key, None
+    if unknown. *keys_differ*: two different keys were announced. *is_streamed* is False if only the catalog contains
+    the table. *changes_rows*: updates or deletes were seen.
     """
 
     schema: str
@@ -34,23 +35,23 @@ class AnnouncedTable:
 
     @property
     def name(self) -> str:
-        """Schema and table, for people."""
+        """``schema.table``, for messages."""
         return f"{self.schema}.{self.table}"
 
     @property
     def unannounced(self) -> dict[str, str]:
-        """The columns of the catalog that the source of the changes does not announce."""
+        """The columns in the catalog that changes do not contain, with their types."""
         told = self.columns if self.is_streamed else self.catalog
         return {name: kind for name, kind in self.catalog.items() if name not in told}
 
     @property
     def unlandable(self) -> dict[str, str]:
-        """The columns whose type cannot be mirrored, with the type."""
+        """The columns whose type cannot be mirrored, with that type."""
         known = {**self.catalog, **self.columns}
         return {name: kind for name, kind in known.items() if kind and not is_known(kind)}
 
     def add(self, one: Announced) -> None:
-        """Take in what one message or description tells; a later key counts."""
+        """Add what one message or description announces; if keys differ, the later one is kept."""
         for name, kind in one.columns:
             if kind or name not in self.columns:
                 self.columns[name] = kind
@@ -73,15 +74,15 @@ class AnnouncedTable:
 def announcements(
     mirror: Mirror, most: int, database: str | None, spark: Callable[[], Any]
 ) -> dict[tuple[str, str], AnnouncedTable]:
-    """The tables of a source by schema and name, in that order, by about *most* messages.
+    """The tables of a source by (schema, name), sorted, from about *most* messages.
 
-    *database* names the connection to the source database, whose catalog tells more. Errors are those of looking at
-    both.
+    *database* is the connection to the source database, whose catalog is read, too; None: it is not. Raises the errors
+    of both reads.
     """
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
     if database is None:
         return dict(sorted(tables.items()))
-    from spark_jobs.sources.jdbc.tables import catalog  # brings a database's client, which few looks ask for
+    from spark_jobs.sources.jdbc.tables import catalog  # loads a database's client, which is rarely needed
 
     for one in catalog(database, spark):
         known = tables.get((one.schema, one.table))
@@ -94,7 +95,7 @@ def announcements(
 
 
 def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:
-    """Merge announcements into one entry for each table, by schema and name."""
+    """Merge announcements into one entry per table, by (schema, name)."""
     tables: dict[tuple[str, str], AnnouncedTable] = {}
     seen = set[Announced]()
     for one in announced:

@@ -1,6 +1,6 @@
 """Compares a mirror file with what its source sends, for `check --sample`.
 
-Most differences are warnings; one is a mistake only if it would stop a table with its first change.
+Most differences are warnings. A difference is a mistake only if it would stop a table at its first change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_NAMED = 20
 
 
 Compared = tuple[list[Problem], list[Problem]]
-"""What was found: mistakes stop a table with its first change, warnings are worth a look."""
+"""Mistakes, which would stop a table at its first change, and warnings."""
 
 
 class _Difference(NamedTuple):
@@ -39,7 +39,7 @@ class _Difference(NamedTuple):
 
 
 def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable]) -> Compared:
-    """The tables of a mirror beside those that its source tells."""
+    """Compare the tables of a mirror file with those that its source announces."""
     mistakes, warnings = list[Problem](), list[Problem]()
 
     def note(path: SettingPath, found: _Difference) -> None:

@@ -1,6 +1,6 @@
-"""Writes the entry of one table into a new mirror file: its settings, and remarks for whoever reads the file.
+"""Writes the entry of one table for a new mirror file: its settings, and comments for the person who reads it.
 
-Nothing is guessed. Names from the source are data: quoted, and never written with a character that could end a comment.
+Nothing is guessed. Names from the source are quoted, and never contain a character that could end a comment.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _ADD_KEY = "name columns that are unique and never NULL, then take the # away"
 
 
 class FirstRows(NamedTuple):
-    """Where the rows from before the stream are, as the caller of the command says.
+    """Where the rows from before the stream are, as the options of `init` name it.
 
     Args:
-        connection: name of the connection to the source database; None: nothing is read over JDBC.
+        connection: the connection to the source database; None: nothing is read over JDBC.
         export: folder with a file or folder for each table, by its name; None: there is none.
-        export_format: what is in it.
-        stream_from: where the stream goes on behind it: a position, or the file that tells it.
-        unseen: whether tables that the catalog alone tells are mirrored, too.
+        export_format: the format of these files.
+        stream_from: the position from which changes count over the export, or a file that contains it.
+        unseen: whether tables of the catalog without a change in the sample are mirrored, too.
     """
 
     connection: str | None = None
@@ -53,7 +53,10 @@ class FirstRows(NamedTuple):
 
 @dataclass
 class Entry:
-    """One table to be written: its settings, what stands above them, and why it waits (empty: it is mirrored)."""
+    """One table of a mirror file to be written; *waits* is why it is only written as a comment (empty: mirrored).
+
+    *columns* and *remarks* become comments above it, *suggested* commented settings.
+    """
 
     name: str
     settings: dict[str, Any]
@@ -64,11 +67,11 @@ class Entry:
 
     @property
     def looks_secret(self) -> bool:
-        """Whether a name in it has the form of a secret, which no mirror file may hold, nor any output show (I30)."""
+        """Whether a name looks like a secret, which must not be in a mirror file or in output (I30)."""
         return any(map(text_smells, self.lines("")))
 
     def lines(self, indent: str) -> list[str]:
-        """The entry as lines of YAML, the dash behind *indent*."""
+        """The entry as lines of YAML; *indent* comes before the dash."""
         above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
         above += [line for remark in self.remarks for line in _comment(re.findall(r"\S+ ?", remark), indent)]
         if self.waits:
@@ -80,7 +83,7 @@ class Entry:
 
 
 def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) -> list[Entry]:
-    """The entries of tables that a mirror does not have yet; two that cannot both be wait, the later one."""
+    """Entries for tables that the mirror does not have; of two that exclude each other, the later is a comment."""
     found = [_entry(mirror, announced, first) for announced in tables]
     sound = [*mirror.tables, *(Table.model_validate(one.settings) for one in found if not one.waits)]
     active = [one for one in found if not one.waits]
@@ -92,7 +95,7 @@ def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) 
 
 
 def yaml_text(value: Any) -> str:
-    """A value in one line of YAML: plain where it can only be read as that text, else in quotes."""
+    """A value as one line of YAML; texts are quoted if YAML could read them as anything else."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{yaml_text(name)}: {yaml_text(one)}" for name, one in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -123,7 +126,7 @@ def _entry(mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> Entry
 
 
 def _choose_columns(entry: Entry, announced: AnnouncedTable, first: FirstRows) -> None:
-    """Leave out what cannot be mirrored: types without a landing type, reserved names, loaded types never streamed."""
+    """Leave out columns that cannot be mirrored: unsupported types, reserved names, types never streamed."""
     bad = dict(announced.unlandable)
     bad |= {name: kind for name, kind in announced.columns.items() if not _is_column(name)}
     if first.connection is not None:
@@ -157,7 +160,7 @@ def _add_first_rows(entry: Entry, mirror: Mirror, announced: AnnouncedTable, fir
 
 
 def _export(entry: Entry, mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> dict[str, Any]:
-    """The export of a table, as `prove --export` finds it; empty where there is none, or its name would lead away."""
+    """The settings for loading a table's export; empty if there is none, or its name would lead to another folder."""
     assert first.export is not None
     name = entry.settings["source"]
     folder = first.export.absolute() / name
@@ -203,7 +206,7 @@ def _is_column(name: str) -> bool:
 
 
 def source_text(announced: AnnouncedTable) -> str:
-    """``schema.table``; a part that could be misread stands in brackets."""
+    """``schema.table`` for a mirror file; a part that could be misread is put in brackets."""
     plain = f"{announced.schema}.{announced.table}"
     quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (announced.schema, announced.table))
     for text in (plain, quoted):

@@ -1,4 +1,4 @@
-"""Decides whether a table that a source announces joins a mirror by a pattern of its names (G-70 to G-72)."""
+"""Decides whether a table that a source announces joins a mirror by a pattern such as ``dbo.*`` (G-70 to G-72)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.beginning.entries import source_text
 
 
 class PatternMatch(NamedTuple):
-    """A table that joins: its pattern, and what the mirror file would say of it."""
+    """A table that joins a mirror: the pattern that matches it, and its settings."""
 
     announced: AnnouncedTable
     pattern: TablePattern
@@ -25,7 +25,7 @@ class PatternMatch(NamedTuple):
 
 
 def fitting(mirror: Mirror, name: str) -> SourceName | None:
-    """Schema and table of a name that messages were ignored under, if a pattern fits it; the last period divides it."""
+    """Schema and table of an ignored name if a pattern matches it, else None; the last period divides the name."""
     schema, _, table = name.rpartition(".")
     source = mirror.source
     one_database = isinstance(source, ChangeEvents) and source.database is not None
@@ -36,10 +36,9 @@ def fitting(mirror: Mirror, name: str) -> SourceName | None:
 
 
 def joining(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[PatternMatch]:
-    """The tables of these that join, as they do; those that fit no pattern, or joined already, are left out.
+    """Return the announced tables that join; those that match no pattern, or are mirrored already, are left out.
 
-    Raises:
-        TerminalError: ``CONFIG_INVALID``: one cannot be mirrored as it is announced.
+    Raises ``CONFIG_INVALID`` if one of them cannot be mirrored as it is announced.
     """
     known = {table.source_name for table in mirror.tables}
     found: list[PatternMatch] = []
@@ -79,7 +78,7 @@ def _check_names(mirror: Mirror, found: list[PatternMatch]) -> None:
 
 
 def refusals(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
-    """Why tables cannot join although a pattern fits them; of what keeps them from joining together the first."""
+    """Pairs of pattern and reason for tables that match a pattern, but cannot join alone or with the others."""
     found: list[tuple[TablePattern, str]] = []
     sound: list[AnnouncedTable] = []
     for one in announced:

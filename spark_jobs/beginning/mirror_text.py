@@ -1,4 +1,4 @@
-"""Writes a mirror file, or adds tables to one, and leaves untouched what is in the file."""
+"""Writes a mirror file, or adds tables to one without changing what is in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EMPTY_LIST = re.compile(r"^(tables:)[ \t]*\[[ \t]*\]", re.MULTILINE)
 
 
 def begun_text(name: str, source: Mapping[str, Any]) -> str:
-    """A mirror file of a source that somebody described, with everything but the tables."""
+    """The text of a new mirror file for a source, with everything but the tables."""
     told = yaml.safe_dump(
         {"mirror": name, "source": dict(source)}, sort_keys=False, allow_unicode=True, default_flow_style=False
     )
@@ -38,13 +38,13 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
 
 
 def indent_of(text: str) -> str:
-    """How far the dashes of the tables are indented in a mirror file."""
+    """How far the dashes of the tables are indented in a mirror file, as spaces."""
     tables = _tables_node(_without_empty_list(text))
     return "  " if tables is None or not tables.value else " " * tables.start_mark.column
 
 
 def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
-    """The text of a mirror file with lines added below ``tables:``, read again: what was there means what it meant."""
+    """Add lines below ``tables:``; ``ARGUMENT_INVALID`` if any setting that was there would change its meaning."""
     end = "\r\n" if "\r\n" in text else "\n"
     text = _without_empty_list(text)
     node = _tables_node(text)
@@ -68,7 +68,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
 
 
 def write_file(file: Path, text: str, before: str | None) -> None:
-    """Put the text into the file at once, or not at all; *before* is what it held (None: it was not there)."""
+    """Replace the file in one step; ``ARGUMENT_INVALID`` if its content is not *before* any more (None: no file)."""
     place = Path(os.path.realpath(file))
     place.parent.mkdir(parents=True, exist_ok=True)
     handle, staged = tempfile.mkstemp(dir=place.parent, prefix=".init-", suffix=".tmp")
@@ -93,7 +93,7 @@ def _without_empty_list(text: str) -> str:
 
 
 def _tables_node(text: str) -> yaml.SequenceNode | None:
-    """The list of the tables; None where there is no word ``tables:`` yet."""
+    """The YAML node of the list of tables; None if there is no ``tables:`` yet."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise _unknown_shape(None, "it is written in braces, not as lines of `name: value`")
@@ -127,7 +127,7 @@ def _end_of(node: yaml.SequenceNode, lines: Sequence[str]) -> int:
 
 
 def _last_line(node: yaml.Node) -> int:
-    """The line on which the content of a node ends; a block's own mark stands behind comments and blank lines."""
+    """The line on which the content of a node ends; PyYAML's end of a block also counts comments and blank lines."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         parts = [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
         # An alias stands for a node that may lie anywhere; its key is on the line all the same.

@@ -1,7 +1,7 @@
-"""Writes a record of each batch next to the change log, so that a lost ledger can be rebuilt.
+"""Writes a record of each batch next to the change log, so that a lost ledger can be re-created.
 
-It has the ledger's sealed data of the batch, which the log's rows do not show, and is written before the log's commit.
-Its name begins with an underscore, so no reader of the table and no clean-up touches it.
+It has what the ledger sealed for the batch and the log's rows do not show, and is written before the log's commit. Its
+folder begins with an underscore, so readers of the Delta table and its clean-up ignore it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from open_mirroring.storage.object_path import Place
 _READS_AT_ONCE = 16
 
 
-def write_record(root: Place, number: int, ranges: str, manifest: str, at: datetime | None = None) -> None:
-    """Write the record of a sealed batch. An existing one is the same, or of a batch that never entered the log.
+def write_record(root: Place, number: int, ranges: str, manifest: str) -> None:
+    """Write the record of a sealed batch, in one step.
 
-    *at* is when it was bound, if that is not now.
+    An existing record is the same, or of a batch that never entered the log, so it is replaced.
     """
     place, sealed = _place(root, number), {"batch": number, "ranges": ranges, "manifest": manifest}
-    moment = (at or datetime.now(UTC)).isoformat()
-    content = json.dumps({**sealed, "at": moment}, ensure_ascii=False).encode()
+    content = json.dumps({**sealed, "at": datetime.now(UTC).isoformat()}, ensure_ascii=False).encode()
     if isinstance(place, Path):
         make_folders(str(place.parent))
         # Atomic: after a crash only another name exists. On disk before the log's commit.

@@ -1,8 +1,8 @@
 """The change log: a Delta table to which each batch adds its finished files in one commit.
 
-The driver adds exactly the sealed files, in one commit that names the batch (application transaction) and builds on an
-opened state: two drivers never commit the same batch twice. Each footer is opened first, as Delta does not check. The
-table stays at the oldest protocol, because workers read its files directly.
+The driver adds exactly the sealed files. The commit names the batch (Delta's application transaction), and fails if the
+table has changed since it was opened. So two drivers never commit one batch twice. Each file is checked first, as Delta
+does not do that. The table stays at the oldest Delta protocol, because workers read its files directly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_jobs.changelog.newest_batch import app_id
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 
 _PROBE = "_created_once"
-"""A permanent object next to the table. A storage that creates it twice would also commit a version twice."""
+"""An object next to the table that stays there. A storage that creates it twice could also commit a version twice."""
 _OPENED_AT_ONCE = 8
 _CONFIGURATION = {"delta.checkpointInterval": "20", "delta.appendOnly": "false", "delta.enableDeletionVectors": "false"}
 
@@ -47,10 +47,10 @@ class ChangeLog:
         self._opened: DeltaTable | None = None
 
     def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
-        """The newest state of the log, created if there is none, and whether it contains the batch.
+        """Open the newest state of the log (created if there is none), and find out whether it contains the batch.
 
         If its files there are the sealed ones, by name, *document* is returned as the log's manifest; else an empty
-        one.
+        text.
         """
         table = self._open()
         if (table.transaction_version(self._app_id) or 0) < batch:

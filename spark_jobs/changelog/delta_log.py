@@ -42,7 +42,7 @@ def refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
 
 
 def upgraded(table: DeltaTable) -> str:
-    """The unsupported parts of the log's protocol: its files are read directly, so they must be complete."""
+    """A text if the log uses Delta features that reading its files directly would ignore, such as deletion vectors."""
     protocol = table.protocol()
     if protocol.min_reader_version <= 1 and protocol.min_writer_version <= 2:
         return ""
@@ -55,7 +55,7 @@ def upgraded(table: DeltaTable) -> str:
 
 @contextmanager
 def our_log_errors(root: Place, what: str) -> Iterator[None]:
-    """Convert errors of delta-rs into ours; *what* happened to the log. No signed address is shown."""
+    """Convert errors of delta-rs into ours; *what* is what failed. Signed addresses are not shown."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -63,7 +63,7 @@ def our_log_errors(root: Place, what: str) -> Iterator[None]:
 
 
 def log_error(root: Place, what: str, error: Exception) -> MirroringError:
-    """Our error for one that delta-rs raised."""
+    """Convert one error of delta-rs into ours."""
     if not isinstance(root, Path) and isinstance(error, OSError):
         return root.store.our_error(error, root.key)
     # The text has several lines, with colors.
@@ -80,7 +80,7 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
 
 
 def log_files(root: Place) -> list[str]:
-    """All files of a log, relative to it; none if there is no log."""
+    """The paths of all files of the log, relative to it; empty if there is no log."""
     table = opened_log(root)
     # Addresses are percent-encoded, but the last two parts, block and name, never need it.
     uris = [] if table is None else table.file_uris()

@@ -13,10 +13,10 @@ BLOCK = "batch_block"
 
 
 def file_path(batch: int, attempt: str, index: int, one_try: str) -> str:
-    """The path of an attempt's log file *index*, relative to the log; a name is used once, by one try."""
+    """The path of log file *index* of an attempt, relative to the log; each try has names of its own."""
     return f"{BLOCK}={batch // BATCHES_PER_BLOCK}/{batch:012d}-{attempt}-{index:05d}-{one_try}.parquet"
 
 
 def paths_of(root: Place, files: Sequence[str]) -> list[str]:
-    """The names of log files in Arrow's file system."""
+    """The paths of log files as Arrow's file system expects them."""
     return [arrow_path(root / file) for file in files]

@@ -13,11 +13,11 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.storage.object_path import Place
 
 _ENTRIES = 20
-"""Entries without a batch come from maintenance: at most a few in sequence."""
+"""So many newest entries are read: those without a batch come from maintenance, at most a few in a row."""
 
 
 def app_id(mirror: str) -> str:
-    """The application id with which the commits of a mirror name their batches."""
+    """The Delta application id under which a mirror's commits name their batches."""
     return f"open_mirroring/{mirror}"
 
 

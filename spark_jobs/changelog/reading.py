@@ -35,14 +35,14 @@ _READ_CODED = ("tbl", "epoch", "cols", "origin")
 _SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f for f in LOG_SCHEMA])
 
 CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
-"""The columns that are read of a change."""
+"""The columns of a change that are always read."""
 
 DATED_SCHEMA = pa.schema([*CHANGES_SCHEMA, *(_SCHEMA.field(name) for name in TRANSACTION_COLUMNS)])
 """The columns that are read if commit time or transaction are needed, too (G-118)."""
 
 
 class Wanted(NamedTuple):
-    """The changes of some tables (ascending) in a range of key buckets: *low* inclusive, *high* exclusive."""
+    """Which changes to read: those of *sources* (sorted) with key buckets from *low* to below *high*."""
 
     sources: Sequence[str]
     low: int
@@ -50,12 +50,12 @@ class Wanted(NamedTuple):
 
     @property
     def rows(self) -> pc.Expression:
-        """The condition for changes of the range, in any table."""
+        """The Arrow condition for changes in these key buckets, of any table."""
         bucket = pc.field("bucket")
         return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
 
     def proof(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool | None:
-        """What a row group's statistics prove: no row is wanted (False), all are changes of the range (True), None."""
+        """By its statistics: a row group has only changes in these buckets (True), nothing wanted (False), or None."""
         asked: dict[str, tuple[Any, Any]] = {
             "tbl": (self.sources[0], self.sources[-1]),
             "bucket": (self.low, self.high - 1),
@@ -79,7 +79,7 @@ class Wanted(NamedTuple):
 def read_changes(
     files: Sequence[str], wanted: Wanted, storage: FileSystem | None = None, schema: pa.Schema = CHANGES_SCHEMA
 ) -> dict[str, pa.Table]:
-    """The wanted changes of log files (in *storage*, or local) by source table, in the order of the files."""
+    """Read the wanted changes from log files (in *storage*, or local): an Arrow table for each source table."""
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
         # The wanted parts of a remote file are fetched by few requests.
@@ -96,7 +96,7 @@ def read_changes(
 
 
 def _split(changes: pa.Table, schema: pa.Schema, pieces: dict[str, list[pa.Table]]) -> None:
-    """Add every table's run of changes to its pieces, without a copy: a file is sorted by table."""
+    """Add each table's consecutive changes to its pieces, without a copy: files are sorted by table."""
     changes = changes.select(schema.names)
     if not changes.schema.equals(schema):  # files rewritten by maintenance may have more nullable columns
         changes = changes.cast(schema)
@@ -119,7 +119,7 @@ def read_history(
     storage: FileSystem | None = None,
     schema: pa.Schema = CHANGES_SCHEMA,
 ) -> pa.Table:
-    """The *chosen* changes of one table, as :func:`read_changes` reads them."""
+    """Read those changes of one table that match *chosen*, with the columns of *schema*."""
     if not files:
         return schema.empty_table()
     with without_pandas():
@@ -140,7 +140,7 @@ def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:
 
 
 def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name: str = "logged") -> None:
-    """Make the rows of log files queryable as *name*. DuckDB reads local files itself, others through Arrow."""
+    """Make the rows of log files a view *name* in DuckDB, which reads local files itself, others through Arrow."""
     if isinstance(root, Path):
         db.read_parquet(paths_of(root, files)).create_view(name)
     else:
@@ -149,7 +149,7 @@ def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name:
 
 @contextmanager
 def logged(root: Place, files: Sequence[str]) -> Iterator[DuckDBPyConnection]:
-    """An in-memory database with the rows of log files as *logged*."""
+    """An in-memory DuckDB database with the rows of log files as the view *logged*."""
     import duckdb  # a worker that only reads changes does not need it
 
     with duckdb.connect() as db:

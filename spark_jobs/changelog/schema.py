@@ -1,7 +1,8 @@
 """The rows of the change log: every message as it was read.
 
 One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows. It keeps
-duplicates and late changes, too; only the plan decides what they mean. Values stay text.
+duplicates and late changes, too; only publishing decides which of them count. Values stay text, as the source wrote
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BATCHES_PER_BLOCK = 100
 """The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops complete blocks."""
 
 TRANSACTION_COLUMNS = ("committed", "transaction")
-"""Time and transaction of a change's commit."""
+"""The columns with time and id of a change's transaction; NULL unless the mirror asks for them."""
 
 CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
 """Columns with few distinct values, which are dictionary-encoded in memory."""
@@ -31,23 +32,24 @@ ROW_BYTES = 256
 
 
 def image_mark(image: bytes) -> int:
-    """A mark of a row image in the log's form: images with different marks differ."""
+    """A 15-bit checksum of a row image as the log stores it; images with different checksums differ."""
     return mark_of_escaped(image.replace(b'"', rb"\\\""))
 
 
 def mark_of_escaped(image: bytes) -> int:
-    """The same for an image whose quotes have three backslashes, as in change events.
+    """The checksum :func:`image_mark` of an image whose quotes are still escaped by three backslashes.
 
-    Most images come in this form, and computing the mark costs less than removing the backslashes.
+    Most images arrive so in change events, and computing it is cheaper than removing the backslashes.
     """
     found = adler32(image)
     return (found ^ found >> 16) & 0x7FFF
 
 
 def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
-    """Ranges of key buckets (from inclusive, to exclusive) with about *at_most* of a table's *rows* each.
+    """Split the key buckets into ranges (from inclusive, to exclusive) of about *at_most* of a table's *rows*.
 
-    Their number is a power of two, so borders of few are borders of many, too. Rows without key (-1) are in the first.
+    Their number is a power of two, so that the borders of a coarse split are also borders of a finer one. Rows without
+    a key (bucket -1) are in the first range.
     """
     pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())
     width = KEY_BUCKETS // pieces

@@ -28,7 +28,7 @@ from spark_jobs.changelog.schema import CHANGE, CODED, FRAGMENT, INSERT, UPDATE,
 
 ROWS_PER_FILE = 200_000
 BYTES_PER_FILE = 256 * 2**20
-"""A worker collects about this many rows or bytes before it writes a file, so memory stays flat for any batch."""
+"""A worker collects at most about so many rows or bytes before it writes a file, so memory stays limited."""
 # Small row groups: publishing reads one table or a few key buckets of a file that is sorted by them.
 _ROW_GROUP = 4_096
 _CHANGE_COLUMNS = ["tbl", "epoch", "pos", "op", "cols", "whole"]
@@ -44,9 +44,10 @@ _FILE_OPTIONS: dict[str, Any] = {
 
 
 class WaitingPieces(NamedTuple):
-    """The pieces that wait under one identity: their common position, and the log files that contain them.
+    """Logged messages that wait for others under one identity, and the log files that contain them.
 
-    Messages that wait for something shared, such as a structure, have no common position; then it is empty.
+    For the pieces of a split message, *epoch* and *pos* are its position. Messages that wait for a table's structure
+    have no common position; then both are empty.
     """
 
     epoch: str
@@ -54,7 +55,7 @@ class WaitingPieces(NamedTuple):
     files: Sequence[str]
 
     def with_others(self, other: WaitingPieces | None) -> WaitingPieces:
-        """These pieces together with others of the same identity."""
+        """Merge with the pieces of the same identity that were found elsewhere."""
         if other is None:
             return self
         place = self[:2] if self[:2] == other[:2] else ("", "")
@@ -62,13 +63,13 @@ class WaitingPieces(NamedTuple):
 
     @property
     def halves(self) -> tuple[str, str]:
-        """The lowest and the highest position that its change may have: those of the two halves of a key change."""
+        """The lowest and highest position of the complete change: a key change is logged as two rows."""
         return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a writer wrote: its files, facts about the rows in them, and what waits in them by its identity."""
+    """The result of a writer: its files, facts about their rows, and by identity the messages in them that wait."""
 
     files: Sequence[LoggedFile] = ()
     facts: Facts = field(default_factory=dict)
@@ -76,7 +77,7 @@ class Written:
 
 
 class LogWriter:
-    """Collects the rows of one task and writes them as log files; a file gets its name only when it is complete."""
+    """Collects the rows of one task, and writes them as log files under names that are used once."""
 
     def __init__(self, root: Place, batch: int, attempt: str, task: int) -> None:
         self._root, self._batch, self._attempt, self._task = root, batch, attempt, task
@@ -146,7 +147,7 @@ class LogWriter:
 
 
 def log_table(rows: Sequence[LogRow], batch: int) -> pa.Table:
-    """Log rows as one Arrow table in the order in which publishing reads them: by table, then key bucket."""
+    """Log rows as one Arrow table, sorted as publishing reads them: by table, then key bucket."""
     held = _held(rows)
     return _with_batch(held.take(pa.array(_reading_order(held))), batch).cast(LOG_SCHEMA)
 
@@ -162,7 +163,7 @@ def _held(rows: Sequence[LogRow]) -> pa.Table:
 
 
 def _reading_order(held: pa.Table) -> npt.NDArray[np.int64]:
-    """Indexes of the rows by table, then key bucket; dead letters without a table come last."""
+    """The indexes that sort rows by table, then key bucket; dead letters without a table come last."""
     tables = held["tbl"].combine_chunks()
     ranks = pc.rank(tables.dictionary, sort_keys="ascending").to_numpy() if len(tables.dictionary) else np.zeros(0)
     rank = np.append(ranks, len(ranks) + 1)[tables.indices.fill_null(len(ranks)).to_numpy()]
@@ -170,9 +171,9 @@ def _reading_order(held: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _row_groups(held: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
-    """The rows of each row group, split so that publishing reads no row group in vain.
+    """Split the rows into row groups, as index arrays, so that publishing reads few rows that it does not need.
 
-    A larger table begins its own row group, and is split at the key buckets where publishing may split it.
+    A large table has row groups of its own, cut at the key buckets at which publishing may split it.
     """
     order = _reading_order(held)
     tables = held["tbl"].combine_chunks().indices.fill_null(-1).to_numpy()[order]
@@ -192,7 +193,7 @@ def _with_batch(held: pa.Table, batch: int) -> pa.Table:
 
 
 def position_bounds(changes: pa.Table) -> dict[str, dict[str, tuple[int, str, str]]]:
-    """The number of rows and their lowest and highest position, per table and epoch."""
+    """By table and epoch: the number of rows, their lowest and their highest position."""
     bounds: dict[str, dict[str, tuple[int, str, str]]] = {}
     grouped = changes.group_by(["tbl", "epoch"]).aggregate([("pos", "count"), ("pos", "min"), ("pos", "max")])
     for line in grouped.to_pylist():

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def init(arguments: argparse.Namespace) -> Exit:
-    """Look at a source and write the tables that it announces into the mirror file, below ``tables:``."""
+    """Read a sample of the source, and write the tables that it announces into the mirror file, below ``tables:``."""
     file: Path = arguments.file
     before = _content(file)
     text = _begun(arguments) if before is None else before
@@ -71,7 +71,7 @@ def init(arguments: argparse.Namespace) -> Exit:
 
 
 def sampled_mirror(mirror: Mirror, arguments: argparse.Namespace) -> Compared:
-    """What of a mirror file is not as a sample of its source shows it."""
+    """Compare a mirror file with a sample of its source; returns mistakes and warnings."""
     log.info("looking at %s", mirror.source.place)
     return compare(mirror, announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session))
 
@@ -86,7 +86,7 @@ def _content(file: Path) -> str | None:
 
 
 def _begun(arguments: argparse.Namespace) -> str:
-    """A mirror file that is not there yet, with the source that the command line gives."""
+    """The text of a new mirror file, with the source that the command line names."""
     if arguments.source is None:
         what = f"{arguments.file} is not there, and the source is not given"
         way_out = "add --source 'format: sqlserver-ces, transport: files, path: FOLDER', or write all but its tables"
@@ -103,7 +103,7 @@ def _begun(arguments: argparse.Namespace) -> str:
 
 
 def _ignored_before(mirror: Mirror) -> dict[str, int]:
-    """How many messages of each table the mirror has read and ignored, as far as its ledger can be asked."""
+    """The number of messages that the mirror has read and ignored, by table; empty if the ledger cannot be read."""
     try:
         if never_run(mirror):
             return {}
@@ -130,7 +130,7 @@ def _first_rows(arguments: argparse.Namespace) -> FirstRows:
 
 
 def _new(mirror: BegunMirror, text: str, told: list[AnnouncedTable], first: FirstRows) -> list[Entry]:
-    """The entries that the file does not have, not even as a comment of an earlier run, and does not ignore."""
+    """The entries that the file does not have yet, not even as comments of an earlier run, and does not ignore."""
     known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
     new = [one for one in told if (one.schema, one.table) not in known]
     new = [one for one in new if mirror.pattern_of(SourceName(one.schema, one.table)) is None]

@@ -1,4 +1,4 @@
-"""The command that examines a mirror file, and a source by a sample: check. It needs no JVM."""
+"""The command ``check``: examines a mirror file, and with ``--sample`` compares it with its source. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from spark_jobs.reconcile.lost_ledger import check_ledger_knows, log_behind
 
 
 def check(arguments: argparse.Namespace) -> Exit:
-    """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run.
+    """Print every mistake in a mirror file (or in all of a folder), and everything that would stop its first run.
 
-    With ``--sample`` also what of the file is not as the source sends it.
+    With ``--sample`` also what differs between the file and what the source sends.
     """
     mirrors = mirrors_of([arguments.file])
     problems = [problem for mirror in mirrors for problem in problems_of(mirror)]
     sampled: dict[str, list[Problem]] = {}
     is_sampled = arguments.sample is not None or arguments.database is not None
     for mirror in mirrors if is_sampled and not problems else ():
-        from spark_jobs.cli.beginning import sampled_mirror  # brings Spark's Python, which other looks do not wait for
+        from spark_jobs.cli.beginning import sampled_mirror  # loads Spark's Python, which is slow
 
         mistakes, sampled[mirror.name] = sampled_mirror(mirror, arguments)
         problems += mistakes
@@ -70,20 +70,20 @@ def check(arguments: argparse.Namespace) -> Exit:
 
 
 def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
-    """How the source sends changes of keys, and what is worth a look at the source."""
+    """How the source sends key changes, as text, and warnings about its set-up."""
     if not mirror.source.is_surveyed:
         return "", []
-    from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for
+    from spark_jobs.sources import registry, source_survey  # loads Spark's Python, which is slow
 
     return registry.format_of(mirror).key_changes, source_survey.warnings(mirror)
 
 
 def problems_of(mirror: Mirror) -> list[Problem]:
-    """Everything that would stop the first run of a mirror."""
+    """Everything that would stop the first run of a mirror: settings, landing zone, structures, ledger."""
     found = check_mirror(mirror)
     found += check_landing_zone(mirror)
     if mirror.structures:
-        from spark_jobs.sources.source_survey import check_structures  # brings Spark's Python
+        from spark_jobs.sources.source_survey import check_structures  # loads Spark's Python
 
         found += check_structures(mirror)
     if all(problem.path != "ledger" for problem in found):
@@ -92,7 +92,7 @@ def problems_of(mirror: Mirror) -> list[Problem]:
 
 
 def _refused_by_run(mirror: Mirror) -> list[Problem]:
-    """What a run would refuse by mirror file, ledger and landing zone: it asks what a run asks, and keeps nothing."""
+    """What a run would refuse because of mirror file, ledger and landing zone. It changes nothing."""
     try:
         if ledger_to_look(mirror.ledger_url()) is None:
             return []
@@ -105,9 +105,10 @@ def _refused_by_run(mirror: Mirror) -> list[Problem]:
 
 
 def _run_refusals(mirror: Mirror, ledger: Engine) -> Iterator[tuple[SettingPath, TerminalError]]:
-    """Everything that the next run would refuse, by its own functions; first what the complete mirror depends on.
+    """Yield what the next run would refuse, by calling the run's own checks.
 
-    What a run registers is only tried. What does not answer is reported by another check, or by the run.
+    First comes what concerns the complete mirror, then single tables. Tables are registered in a transaction that is
+    rolled back. A service that does not answer is left to other checks, or to the run.
     """
     steps: list[tuple[SettingPath, Callable[[], object]]] = [
         (("landing_zone",), partial(refuse_other_zone, mirror, ledger)),
@@ -142,7 +143,7 @@ def _refuse_log_behind(mirror: Mirror, ledger: Engine) -> None:
 
 
 def _tables(mirror: Mirror, ledger: Engine) -> Iterator[tuple[SettingPath, TerminalError]]:
-    """Tables whose published columns, or whose load under way, the mirror file contradicts."""
+    """Yield tables whose published columns, or whose load under way, no longer fit the mirror file."""
     reader = LedgerReader(ledger, mirror.name)
     states = {s: one for s, one in reader.tables().items() if one.stop_code is None and one.reset is None}
     placed = {table.source: (path, table) for path, table in mirror.placed_tables}
@@ -165,7 +166,7 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
     published = [state for state in states if state.columns.columns]
     if not published:
         return {}
-    from spark_jobs.publish.publication import Preparation  # brings DuckDB, which a mirror that is new does without
+    from spark_jobs.publish.publication import Preparation  # loads DuckDB, which a new mirror does not need
 
     try:
         preparation = Preparation(mirror, reader)
@@ -179,7 +180,7 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
 
 
 def mirrors_of(paths: list[Path]) -> list[Mirror]:
-    """The mirrors of some files and folders. Raises ``ARGUMENT_INVALID`` for one without any."""
+    """Load the mirrors of these files and folders. Raises ``ARGUMENT_INVALID`` for a folder without any."""
     mirrors: list[Mirror] = []
     for path in paths:
         found = load_mirrors(path, standing) if path.is_dir() else [load_mirror(path)]

@@ -1,6 +1,6 @@
-"""The command line ``open-mirroring``: the steps that Airflow runs, and what operators look at and decide.
+"""The command line ``open-mirroring``: the steps that Airflow also runs, and commands for operators.
 
-Progress goes to standard error, the result to standard output. An expected error is printed as one text without a
+Progress goes to standard error, the result to standard output. An expected error is printed as a message without a
 traceback.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from open_mirroring.errors import MirroringError
 
 INTERRUPTED = 130
-"""128 + SIGINT, as shells say it."""
+"""The exit code after Ctrl-C, as in shells: 128 + SIGINT."""
 _PROGRAM = "open-mirroring"
 _ABOUT = """\
 Carries change data into a Microsoft Fabric open mirrored database: exactly once, in order, provably complete.
@@ -53,7 +53,7 @@ _OURS = ("open_mirroring", "spark_jobs")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns one of :class:`~open_mirroring.operate.exit_codes.Exit`, or 130 when interrupted."""
+    """Run one command; returns a value of :class:`~open_mirroring.operate.exit_codes.Exit`, or 130 after Ctrl-C."""
     spare_the_collector()
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:
@@ -69,13 +69,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed("interrupted; the next run goes on from here", INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has gone; Python must not try to flush what is left of it.
+        # The reader of our output has ended; Python must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _again_and_again(arguments: argparse.Namespace, every: float) -> NoReturn:
-    """Run a command at a steady pace until interrupted. An error is reported, and the next round tries again."""
+    """Repeat a command every *every* seconds until interrupted. After an error, the next round tries again."""
     watching = arguments.command == "status" and sys.stdout.isatty()
     while True:
         begun = time.monotonic()
@@ -125,7 +125,7 @@ def _failed(text: str, code: int) -> int:
 
 
 class _Version(argparse.Action):
-    """Prints the version; looked up when it is asked for, as that takes a while."""
+    """Prints the version. It is looked up only on request, because that takes a while."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
@@ -225,7 +225,7 @@ _EXAMINING = (
         run="looking:list_dead_letters",
     ),
 )
-"""Commands that look at a mirror, its source and its surroundings; they change nothing but a mirror file."""
+"""Commands that examine a mirror, its source and its surroundings. Of them only ``init`` writes a file."""
 _SERVING = (
     Operation(
         "ui",
@@ -270,7 +270,7 @@ def _is_for_people(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _progress() -> Iterator[None]:
-    """Our own progress, and the warnings of all libraries, as plain lines on standard error."""
+    """Print our progress, and warnings of all libraries, as plain lines on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     handler.addFilter(_is_for_people)

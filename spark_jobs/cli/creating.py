@@ -1,4 +1,4 @@
-"""The command ``create``: makes the mirrored database of a mirror."""
+"""The command ``create``: creates the mirrored database of a mirror in Fabric."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Created(NamedTuple):
-    """What there is now: GUIDs, the database's state, rows loaded by table, tables stopped or held with the reason."""
+    """The result: GUIDs, state of the database, rows loaded by table, and tables on hold or stopped with the reason."""
 
     workspace: str
     database: str
@@ -43,7 +43,7 @@ class Created(NamedTuple):
 
 
 def create(arguments: argparse.Namespace) -> Exit:
-    """The mirrored database and the first files of its tables; then mirroring is started."""
+    """Create the mirrored database, load the first rows of its tables, then start mirroring."""
     mirror = load_mirror(arguments.file)
     zone = mirror.landing_zone
     if zone.store != "onelake":
@@ -56,13 +56,13 @@ def create(arguments: argparse.Namespace) -> Exit:
 
 
 def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
-    """Every step that is not done yet; mirroring is started last, and only when every table is complete (F-42)."""
+    """Do every step that is not done yet; mirroring is started last, if all tables are complete (F-42)."""
     database = find_or_create(mirror, api)
     status = settled(api, database)
     log.info("the mirrored database %s is there", database.name)
     address = zone_address(mirror)
     assert isinstance(address, OneLakeZone)
-    # Looked at before anything is written: what is there may be another deployment's.
+    # Inspected before anything is written: the tables there may belong to another deployment.
     found = inspect_mirror(mirror, ledger, address)
     if any(finding.code in (FOREIGN_WRITER, LEDGER_LOST) for finding in found.values()):
         return Created(database.workspace, database.id, settled(api, database).said, {}, {}, gate(found).stopped)

@@ -1,4 +1,4 @@
-"""Commands by which an operator decides, drop-table and rebuild-ledger among them. They start no JVM."""
+"""The commands with which an operator decides, with drop-table and rebuild-ledger. They start no JVM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 
 
 def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
-    """Take the decision, and look at its table: is the cause still there? *fields* are more of the form's."""
+    """Carry out a decision, then inspect its table: is the cause gone? *fields* are form fields without an option."""
     mirror, ledger = _opened(arguments)
     operation: Operation = arguments.operation
     given = {one.field: getattr(arguments, one.name.strip("-")) for one in operation.fields if one.name}
@@ -66,7 +66,7 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
-    """Accept the newest full load of the source, unless the log does not show where it begins."""
+    """Accept the full load that the source sent again; refused if the log does not show where it begins."""
     from spark_jobs.reload_table import came_again, declared_table
 
     mirror, ledger = _opened(arguments)
@@ -81,7 +81,7 @@ def accept_reload(arguments: argparse.Namespace) -> Exit:
 
 
 def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
-    """Settle dead letters that will never be decoded; their content is lost."""
+    """Accept dead letters as lost: their changes are never published."""
     mirror, ledger = _opened(arguments)
     at = None
     if arguments.letter is not None:
@@ -109,7 +109,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
 
 
 def drop_table(arguments: argparse.Namespace) -> Exit:
-    """Drop a table, which was taken out of the mirror file, at the target; goes on where it stopped."""
+    """Drop a table at the target that was taken out of the mirror file; continues a drop that was interrupted."""
     from open_mirroring.operate.reset_driver import ResetDriver
 
     mirror = load_mirror(arguments.file)
@@ -143,7 +143,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
 
 
 def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
-    """Re-create a lost ledger; without `--apply` only show what would come of it."""
+    """Re-create a lost ledger; without `--apply` only print what would be written."""
     from spark_jobs.rebuild_ledger import rebuild
 
     mirror, reason = load_mirror(arguments.file), None

@@ -1,4 +1,4 @@
-"""The command ``doctor``: what this machine and the mirrors' surroundings lack, with the next step. No JVM stays."""
+"""The command ``doctor``: checks this machine, connections and rights, and prints the fix for each problem."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FREE_BYTES = 1_000_000_000
 
 
 class Examined(NamedTuple):
-    """One examination: what was looked at, what was found, and the next step where that is not sound."""
+    """The result of one check: its subject, what was found, and the fix (empty if all is well)."""
 
     what: str
     found: str
@@ -45,7 +45,7 @@ class Examined(NamedTuple):
 
 
 def doctor(arguments: argparse.Namespace) -> Exit:
-    """Examine everything, and show first what has to be done; 2 when something has."""
+    """Run all checks, and print problems first; the exit code is 2 if there is one."""
     found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]
     wrong = sum(bool(one.way_out) for one in found)
     if arguments.json:
@@ -120,7 +120,7 @@ def _mirror(mirror: Mirror) -> Iterator[Examined]:
 
 
 def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
-    """The ledger as it answers; an error whose code was *told* of the mirror is not told again."""
+    """Check the ledger; an error whose code is in *told* was already reported for this mirror and is left out."""
     what = f"ledger of {mirror.name}"
     try:
         ledger = ledger_to_look(mirror.ledger_url())
@@ -138,7 +138,7 @@ def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
 
 
 def _clock(mirror: Mirror, ledger: Engine) -> Examined:
-    """This machine's clock compared with the database's, and with what runs wrote before."""
+    """Compare this machine's clock with the database's, and with the time of the newest batch."""
     what, now = f"clock compared with the ledger of {mirror.name}", datetime.now(UTC)
     newest = sa.select(sa.func.max(t.log_batch.c.committed_at)).where(t.log_batch.c.mirror == mirror.name)
     with ledger.connect() as db:

@@ -1,4 +1,4 @@
-"""The command ``jars``: fetches the pinned jars, so that an installed package runs away from its checkout."""
+"""The command ``jars``: fetches the pinned jars, which an installation from a wheel does not contain."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PINS = Path(__file__).resolve().parents[1] / "runtime" / "jars"
 
 
 def jars(arguments: argparse.Namespace) -> Exit:
-    """Fetch what is missing from Maven Central and check every sum; nothing else ever gets into the folder.
+    """Fetch missing jars from Maven Central and verify every checksum; no other jar gets into the folder.
 
-    Raises ``INSTALLATION_INCOMPLETE``, below what Java or the repository said.
+    Raises ``INSTALLATION_INCOMPLETE``, after the error of Java or of the repository was printed.
     """
     folder: Path = (arguments.folder or jars_folder()).absolute()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Commands that only look: status, dead-letters, schema. They need no JVM."""
+"""The commands status, dead-letters and schema, which change nothing. They need no JVM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, l
 
 
 def status(arguments: argparse.Namespace) -> Exit:
-    """How far every table is, what holds or stops it, and the next step; 3 when something is stopped, 6 with losses."""
+    """Print how far each table is, what stops it, and the fix; exit code 3 if something is stopped, 6 with losses."""
     mirror = load_mirror(arguments.file)
     if never_run(mirror) and not check_ledger_knows(mirror):
         document = {"mirror": mirror.name, "started": False, "tables": [], "places": places(mirror)}
@@ -79,8 +79,8 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
 
 
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
-    """The newest dead letters; with ``--raw`` their contents go into a file, never to the terminal."""
-    from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw  # brings Arrow
+    """Print the newest dead letters. With ``--raw`` their content goes into a file, never to the terminal."""
+    from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw  # loads Arrow
 
     mirror = load_mirror(arguments.file)
     log_root = log_place(mirror)
@@ -107,23 +107,23 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
 
 
 def schema(_: argparse.Namespace) -> Exit:
-    """The JSON Schema of mirror files."""
+    """Print the JSON Schema of mirror files."""
     print(schema_document(), end="")
     return Exit.DONE
 
 
 def never_run(mirror: Mirror) -> bool:
-    """Whether the ledger is a file that does not exist yet: looking must not create it."""
+    """Whether the ledger is an SQLite file that does not exist yet, and must not be created by just looking."""
     url = make_url(mirror.ledger_url())
     return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
 
 
 def not_begun(mirror: Mirror) -> str:
-    """What is said of a mirror without a ledger: the place is named, for it may be mistyped."""
+    """A text for a mirror without a ledger; it shows the ledger's place, because that may be mistyped."""
     said = f"mirror {mirror.name}: nothing has run yet; there is no ledger at {ledger_shown(mirror)}"
     return f"{said}\n{places_text(mirror)}"
 
 
 def places_text(mirror: Mirror) -> str:
-    """Where the mirror reads and writes, a line each."""
+    """The places where the mirror reads and writes, one per line."""
     return "\n".join(f"  {what:<13} {shown(place)}" for what, place in places(mirror).items())

@@ -1,4 +1,4 @@
-"""Results of commands as text for people."""
+"""Formats the results of commands as text."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from spark_jobs.letters.dead_letters import ListedLetters
 
 WIDTH = 100
-"""Columns of a terminal that texts fit."""
+"""The width of text in a terminal, in characters."""
 _SHOWN_KEYS = 10
 _IGNORED_SHOWN = 10
 
 
 def json_text(document: object) -> str:
-    """A result for machines; what JSON does not know is written as its text."""
+    """A result as JSON; values of other types are written as text."""
     return json.dumps(document, indent=2, ensure_ascii=False, default=str)
 
 
 def request_of(arguments: argparse.Namespace) -> str:
-    """Returns the id of the request; prints a new one, so that an operator can make the same request again."""
+    """The request id of the command line. Without one, a new id is made and printed, so that a retry can name it."""
     if arguments.request is not None:
         return str(arguments.request)
     request = uuid4().hex
@@ -40,7 +40,7 @@ def request_of(arguments: argparse.Namespace) -> str:
 
 
 def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """An aligned table; numbers to the right."""
+    """An aligned text table; columns of numbers are aligned to the right."""
     cells = [[shown(cell) for cell in row] for row in rows]
     right = [bool(cells) and all(row[at].lstrip("-").isdigit() for row in cells) for at in range(len(headings))]
     widths = [max(len(row[at]) for row in [list(headings), *cells]) for at in range(len(headings))]
@@ -52,19 +52,19 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def wrapped(text: str, indent: int = 2) -> str:
-    """A text that may be foreign; in a terminal it is broken at its width, elsewhere it stays one line to search."""
+    """A text with unprintable characters escaped; wrapped in a terminal, elsewhere one line for searching."""
     width = WIDTH if sys.stdout.isatty() else sys.maxsize
     wrapper = TextWrapper(width, " " * indent, " " * (indent + 2), break_long_words=False, break_on_hyphens=False)
     return wrapper.fill(shown(text))
 
 
 def grouped(said: Iterable[tuple[str, str]], indent: int = 2) -> Iterator[str]:
-    """A line for each text, with the names of all that it is about before it."""
+    """Yield one line for each text, after the names that it applies to."""
     yield from (wrapped(f"{names}: {text}", indent) for names, text in alike(said))
 
 
 def ignored_text(tables: Mapping[str, Any]) -> str:
-    """The tables that are not mirrored, the busiest first; empty when there is none."""
+    """The tables that are not mirrored with their message counts, the largest first; empty if there are none."""
     busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
     named = [
         f"{shown(name)} {one['messages']} messages (since {str(one['since'])[:16].replace('T', ' ')} UTC)"
@@ -75,7 +75,7 @@ def ignored_text(tables: Mapping[str, Any]) -> str:
 
 
 def tick_text(ticked: Ticked) -> str:
-    """What a tick did: the answer in a sentence, then what was read and published, then what needs attention."""
+    """The result of a tick: one sentence, then what was read and published, then what needs attention."""
     done, read = ticked.document(), story("extract_changes", ticked.read._asdict())
     if ticked.failed is not None:
         read[0] = f"Read: FAILED, {shown(ticked.failed)}"
@@ -99,7 +99,7 @@ def _answer(ticked: Ticked) -> str:
 
 
 def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """The result of a proof: the answer, a line for each table, then what differs and what is not decided."""
+    """The result of a proof: one sentence, a line per table, then the differences and what is not proved."""
     headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
     rows = [
         (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
@@ -121,7 +121,7 @@ def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
-    """How many dead letters are open, of which tables; then each by code, the newest first, with the fix."""
+    """The number of open dead letters by table; then each by code, the newest first, with the fix."""
     if not listed.letters:
         return "no dead letters"
     concerned = [*counts.tables.items(), ("(no table)", counts.without_table)]
@@ -137,7 +137,7 @@ def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
 
 
 def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
-    """What a run leaves open without a loss: tolerated dead letters, ignored tables."""
+    """Lines about what is open but no loss: tolerated dead letters and ignored tables."""
     letters = report.get("dead_letters", {}).get("tables", {})
     lines = [
         f"Tolerated: {shown(table)}: {found['open']} dead letters are open"

@@ -1,4 +1,4 @@
-"""The command ``ui``: serves the page without Airflow. No JVM."""
+"""The command ``ui``: serves the web page without Airflow. It needs no JVM."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from open_mirroring.page import LoopbackDoor, MirrorShelf, Surroundings, TokenDo
 from open_mirroring.remote.trusted_hosts import is_loopback
 
 TOKEN = "OPEN_MIRRORING_UI_TOKEN"
-"""Environment variable with the token; not an argument, which every user of the machine sees."""
+"""The environment variable with the page's token. It is no argument, because all users of a machine see these."""
 _TOKEN_LENGTH = 16
 
 
 def ui(arguments: argparse.Namespace) -> Exit:
-    """Serve until interrupted."""
+    """Serve the page until interrupted. On other than loopback addresses a token is required."""
     token = os.environ.get(TOKEN, "")
     if not token and not is_loopback(arguments.host):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The status of a mirror as text for people: first the answer, then each table, then what needs attention."""
+"""The status of a mirror as text: one sentence, then a line per table, then what needs attention."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COLOURS = {Verdict.PASS: "32", Verdict.LOSSES: "33", Verdict.HOLD: "34", Verdic
 
 
 def colours_wanted() -> bool:
-    """Whether the output is a terminal, and no one asked for none (https://no-color.org)."""
+    """Whether the output is a terminal and colors are not turned off (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = False) -> str:
-    """The answer in a sentence, a line for each table, then what needs attention, and notes; equal ones once.
+    """The status as text: one sentence, a line per table, what needs attention, and notes; equal ones are merged.
 
-    With *wide* also how far the mirror and each table are, by internal positions; *coloured* verdicts are painted.
+    *wide* adds the internal positions of mirror and tables; *coloured* prints verdicts in color.
     """
     sections = [[headline(status), *(_positions(status) if wide else ())], [_table(status, wide, coloured)]]
     if attention := [*_attention(status, coloured)]:
@@ -39,7 +39,7 @@ def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = Fals
 
 
 def _attention(status: MirrorView, coloured: bool) -> Iterator[str]:
-    """What is stopped, lost, at risk or on hold: the cause of each table, then the fix of all with the same code."""
+    """Yield what is stopped, lost or on hold: the causes by table, then one fix for all with the same code."""
     alike = defaultdict[tuple[Verdict | None, str], list[tuple[str, str]]](list)
     if status.stop is not None:
         alike[Verdict.STOP, status.stop.code].append(("reading", status.stop.what))
@@ -59,7 +59,7 @@ def _attention(status: MirrorView, coloured: bool) -> Iterator[str]:
 
 
 def _notes(status: MirrorView) -> Iterator[str]:
-    """What is worth knowing: tables that are not mirrored, unfinished work, notes on columns, and the last proofs."""
+    """Yield what is good to know: tables not mirrored, unfinished work, notes on columns, the last proofs."""
     yield from map(wrapped, status.notes)
     if status.report.ignored:
         yield wrapped(f"not mirrored: {ignored_text(status.report.document()['ignored'])}")
@@ -67,7 +67,7 @@ def _notes(status: MirrorView) -> Iterator[str]:
 
 
 def _positions(status: MirrorView) -> Iterator[str]:
-    """How far the mirror itself is."""
+    """Yield lines on how far reading is."""
     read, state = BoundOffsets.of(status.bound_offsets), status.state
     last = "no batch yet" if status.last_commit is None else f"committed {_ago(status)}"
     is_open = f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""
@@ -82,7 +82,7 @@ def _positions(status: MirrorView) -> Iterator[str]:
 
 
 def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
-    """What needs attention of the mirror itself, each with what it is."""
+    """Yield what needs attention but belongs to no table, as pairs of heading and text."""
     letters = status.report.letters
     if status.at_risk:
         counted = f"{letters.without_table.count} dead letters name no table: any table may lack a change"
@@ -94,7 +94,7 @@ def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
 
 
 def headline(status: MirrorView) -> str:
-    """``shop: 3 of 4 tables mirrored, lag 2 min``."""
+    """One sentence: ``shop: 3 of 4 tables mirrored, lag 2 min; last logged 1 min ago``."""
     tables = status.tables
     mirrored = [table for table in tables if table.verdict in (Verdict.PASS, Verdict.LOSSES)]
     losses = sum(table.verdict is Verdict.LOSSES for table in mirrored)
@@ -174,7 +174,7 @@ def _marks(table: TableView, now: datetime) -> tuple[str, ...]:
 
 
 def _cut(text: str, room: int) -> str:
-    """Both ends of a text that is too long: names of one family differ at their ends."""
+    """Shorten a text in the middle, because similar table names often differ at their ends."""
     if len(text) <= room:
         return text
     head = (room - 1) // 2
@@ -200,7 +200,7 @@ def _remarks(table: TableView, now: datetime) -> Iterator[str]:
 
 
 def _last_proof(proof: Proof, now: datetime) -> str:
-    """``last proof EQUAL, 5 min ago``; of another verdict also what it counted."""
+    """``last proof EQUAL, 5 min ago``; for other verdicts also the counts."""
     ago = age(None if proof.proved_at is None else now - proof.proved_at)
     if proof.verdict is ProofVerdict.EQUAL:
         return f"last proof {proof.verdict}, {ago} ago"

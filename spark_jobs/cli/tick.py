@@ -1,4 +1,4 @@
-"""Runs one tick of a mirror without a scheduler: extract, gate, publish, reconcile, by the functions of the jobs."""
+"""Runs one tick of a mirror without a scheduler: extract, gate, publish, reconcile, as Airflow's tasks do."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _READ = ("batch", "counts", "waiting_files", "overdue", "joined")
 
 
 class Ticked(NamedTuple):
-    """What a tick did: what it *read*, new file numbers by table, tables *held* or *stopped* with the reason.
+    """The result of a tick: what was *read*, new file numbers by table, and tables *held* or *stopped* with the reason.
 
-    *waiting* tables still have changes or a load to be published; *losses* are those of all tables; *told* are dead
-    letters and ignored tables. *awaited* is what cannot be read or published before something else comes, and *lacking*
-    whether tables lack some of that. *reloading* tables are being built again. *failed* ended reading; publishing went
-    on.
+    *waiting* are tables with changes or a load still to be published. *losses* are texts by table; *told* has the dead
+    letters and ignored tables. *awaited* are texts about what waits for other messages or files, *lacking* is whether
+    tables lack rows for that reason. *reloading* are tables in a reset. *failed* is an error of reading, after which
+    publishing continued.
     """
 
     read: Extracted
@@ -54,15 +54,15 @@ class Ticked(NamedTuple):
 
     @property
     def did_nothing(self) -> bool:
-        """Nothing was read and nothing was published."""
+        """Whether nothing was read or published, without an error."""
         return self.read.batch is None and not self.files and self.failed is None
 
     @property
     def exit(self) -> Exit:
-        """The failure of reading, then stopped tables, then losses, then a hold of a table that has changes to publish.
+        """The exit code: an error of reading comes first, then stopped tables, losses, and tables that wait.
 
-        A table that is being built or loaded holds, and so does what is awaited, for tables lack it. A file that may
-        just be written holds once the source has nothing new, or its writer seems to have left it.
+        A table in a reset or load counts as waiting, as does anything *awaited* whose rows are missing. A file that is
+        perhaps still being written counts only if nothing else was read, or if it is overdue.
         """
         if self.failed is not None:
             return exit_of(self.failed)
@@ -76,7 +76,6 @@ class Ticked(NamedTuple):
         return Exit.ON_HOLD if self.lacking or (self.awaited and self.read.batch is None) else Exit.DONE
 
     def document(self) -> dict[str, Any]:
-        """The tick as plain JSON values."""
         failed = None if self.failed is None else str(self.failed)
         read = {name: getattr(self.read, name) for name in _READ}
         plain = {**read, **self._asdict(), **self.told}
@@ -91,10 +90,10 @@ def tick(
     only: Sequence[str] | None = None,
     backfill: Backfill | None = None,
 ) -> Ticked:
-    """Read what is new at the source (first a *backfill*), publish (of *only*, if given), and look at the result.
+    """Read what is new at the source (a *backfill* first), publish (only the tables in *only*), and check the result.
 
-    An error in reading does not keep back what was read before; it is returned, and decides the exit code. A mirror
-    whose log and ledger do not belong together does not publish either.
+    After an error of reading, what is in the log is still published, and the error decides the exit code. If reading is
+    stopped, for example because log and ledger do not match, nothing is published either.
     """
     reader = LedgerReader(ledger, mirror.name)
     read, failed = Extracted(None, {}, ()), None
@@ -131,7 +130,7 @@ def tick(
 
 
 def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:
-    """What waits for something else, in words."""
+    """Texts about what waits for other messages or files."""
     found = []
     if fragments:
         found.append(waiting_pieces(fragments))

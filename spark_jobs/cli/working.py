@@ -1,4 +1,4 @@
-"""Commands that run ticks, loads, checks, replays and proofs in one Spark session of this process."""
+"""The commands that do work: ticks, loads, checks, replays and proofs, in this process."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 
 
 def tick(arguments: argparse.Namespace) -> Exit:
-    """Extract, gate, publish, reconcile: once."""
+    """Extract, gate, publish and reconcile once."""
     return _ticked(None, arguments)
 
 
 def backfill(arguments: argparse.Namespace) -> Exit:
-    """Run a tick that first reads an interval of the source's time."""
+    """Run a tick that first reads an interval of source time."""
     return _ticked(Backfill(parse_interval(arguments.start, arguments.end), arguments.reread), arguments)
 
 
@@ -51,18 +51,18 @@ def _ticked(asked: Backfill | None, arguments: argparse.Namespace) -> Exit:
 
 
 def initial_load(arguments: argparse.Namespace) -> Exit:
-    """Load the first rows of every table that has an initial load; on hold where none could be loaded."""
+    """Load the first rows of every table that has an initial load; on hold if tables wait and nothing was loaded."""
     loaded, done = _done(arguments)
     return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
 
 
 def done_by_job(arguments: argparse.Namespace) -> Exit:
-    """Do the work of the operation's job."""
+    """Run the operation's job in this process."""
     return _done(arguments)[1]
 
 
 def _done(arguments: argparse.Namespace) -> tuple[Any, Exit]:
-    """Do the work of the operation's job and print what came of it."""
+    """Run the operation's job, print its result, and return it with the exit code."""
     job: Job = importlib.import_module(f"spark_jobs.{arguments.operation.job}").main
     if hasattr(arguments, "request"):
         arguments.request = request_of(arguments)
@@ -73,9 +73,9 @@ def _done(arguments: argparse.Namespace) -> tuple[Any, Exit]:
 
 
 def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
-    """The mirror and its ledger; the tables that an argument names become those of :func:`chosen_tables`.
+    """Load the mirror and open its ledger; ``arguments.tables`` becomes a list of known tables.
 
-    Where the file names all tables, a wrong name is refused before a ledger is created.
+    Without patterns, a wrong table name is refused before a ledger is created.
     """
     mirror, named = load_mirror(arguments.file), getattr(arguments, "tables", None)
     if not mirror.has_patterns:
@@ -86,7 +86,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
 
 
 def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
-    """The tables that an argument names; None when it is not given. Raises ``ARGUMENT_INVALID``."""
+    """The tables named by ``--tables``, or None without it. Raises ``ARGUMENT_INVALID`` for an unknown name."""
     if text is None:
         return None
     known = [table.source for table in mirror.tables]
@@ -98,7 +98,7 @@ def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
 
 
 def prove(arguments: argparse.Namespace) -> Exit:
-    """Compare with the source; 7 when a table is not equal, 5 when some could not be proved."""
+    """Compare tables with the source; exit code 7 if one is not equal, 5 if one could not be proved."""
     from spark_jobs.prove import ProofOptions
     from spark_jobs.prove import prove as run
 
@@ -125,7 +125,7 @@ def _correct(
     tables: Mapping[str, Mapping[str, Any]],
     arguments: argparse.Namespace,
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Correct every table that has a differing key; the result by table."""
+    """Correct every table with differing keys, and publish; returns the proof results with what was done."""
     from spark_jobs.corrections import correct
     from spark_jobs.publish.changes import publish
 
@@ -145,7 +145,7 @@ def _correct(
 
 
 def _exports(mirror: Mirror, arguments: argparse.Namespace) -> Mapping[str, ProofExport] | None:
-    """The export of each table: ``FOLDER/<source>``, a folder or a file with the format's ending."""
+    """The export of each table: ``FOLDER/<source>``, as a folder, or a file with the format as extension."""
     if arguments.export is None:
         return None
     found = {}

@@ -1,4 +1,4 @@
-"""Writes one log batch: workers read the bound ranges, waiting messages are joined, a manifest lists the result."""
+"""Writes one batch of the change log: workers read its ranges, split messages are joined, a manifest is made."""
 
 from __future__ import annotations
 
@@ -58,22 +58,26 @@ _TASK_BYTES = 256 * 1024 * 1024
 """So much of a source fills about one log file. Of smaller ones publishing reads most row groups several times."""
 _TASKS_PER_CORE = 3
 _LETTER_BYTES = 4096
-"""About how many bytes a dead letter has."""
+"""The approximate size of a dead letter in bytes."""
 _LETTERS_AT_ONCE = 20_000
 _Watched = frozenset[tuple[str, int]]
 
 
 class RowsOfRanges(Protocol):
-    """Reads ranges of one kind into log files."""
+    """Reads ranges that are not messages, such as chunks of a load, into log files."""
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """The parts of the batch's manifest."""
+        """Log the rows of these ranges; returns the parts of the batch's manifest."""
         ...
 
 
 @dataclass(frozen=True)
 class BatchWriting:
-    """Writes the files of batches; nothing refers to them until their manifest is sealed."""
+    """Writes the files of batches; they count only once their manifest is sealed.
+
+    *given* are structures in the mirror file, *registry* looks up those in a schema registry. *may_join* is whether a
+    table's name matches a pattern. *letters* returns the open dead letters.
+    """
 
     spark: SparkSession
     ledger: ExtractLedger
@@ -91,10 +95,10 @@ class BatchWriting:
     reads: Reads
 
     def write(self, batch: int, scope: Scope) -> Manifest:
-        """Read what the scope names into log files of a new attempt; the manifest tells where that was read (G-142).
+        """Read what *scope* names into log files of a new attempt, and return their manifest (G-142).
 
-        Raises NewTablesSeen if it names tables that may join: nothing of the attempt counts (G-70). Raises
-        ``COUNTS_DIFFER``, and what a transport does.
+        Raises NewTablesSeen if messages name tables that may join the mirror: the attempt is then discarded (G-70).
+        Raises ``COUNTS_DIFFER`` if not every message has one outcome, and the errors of the transport.
         """
         manifest, begun_empty = self._written(batch, scope), NewFacts()
         if isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound":
@@ -111,7 +115,7 @@ class BatchWriting:
         if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
             return merge(self.corrections().read(batch, attempt, scope.ranges), (), self.format.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
-        # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
+        # Structures that the mirror file gave earlier are kept to find the new ones among them, and are not used.
         known = [*self.given, *(schema for schema in kept if schema.topic not in (BY_HAND, SENT_BY))]
         untried = sorted(set(self.given) - set(kept))
         open_before = self.letters() if scope.purpose in ("reread", "replay") else []
@@ -141,7 +145,7 @@ class BatchWriting:
         return self._settling(manifest, scope, open_before, parts)
 
     def _judging_loads(self, batch: int, manifest: Manifest) -> Manifest:
-        """The manifest without rows of full loads that are repetitions; a table stops whose rows prove a reload."""
+        """Judge rows of a full load in the batch: count repeated ones, and stop tables that were loaded again."""
         seen = FULL_LOADS.of(manifest.facts)
         came = [t for t, places in sorted(seen.items()) if any(at.last_loaded is not None for at in places.values())]
         if not came:
@@ -171,14 +175,14 @@ class BatchWriting:
     def _read_ranges(
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
     ) -> tuple[list[Part], list[SourceSchema], int]:
-        """The parts of reading, the structures announced in them, and the first task number that is not used."""
+        """Read the ranges; returns parts, structures announced in them, and the first unused task number."""
         keeps_empty = self.transport.empty_range_is_damage
         full = [bound for bound in scope.ranges if keeps_empty or bound.end > bound.start]
         tasks = self._cut(full)
         parts = self._read(batch, attempt, tasks, known, watched, first_task=0)
         announced = self._new_schemas(parts, known)
         if announced:
-            # A structure may stand behind its messages, in another task: those that missed it are read once more.
+            # A structure may come after its messages, in another task: tasks that missed it are read again.
             # So may one that its topic announces for another table than the one whose its messages were taken for.
             wrong = {note for note, _ in misread(announced, announced)}
             again = [i for i, part in enumerate(parts) if part.written.fragments or wrong.intersection(part.schemas)]
@@ -187,12 +191,12 @@ class BatchWriting:
             repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
             for index, part in zip(again, repeated, strict=True):
                 parts[index] = part
-            # What is read by the structures of another topic tells only now that its topic used its ids (K-85).
+            # Only now is it known which topics used ids that another topic had announced (K-85).
             announced += sorted({schema for part in repeated for schema in part.schemas} - {*schemas})
         return parts, announced, 2 * max(len(tasks), len(full))
 
     def _replay(self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]) -> tuple[list[Part], int]:
-        """The parts of decoding dead letters again, and the first task number that is not used."""
+        """Decode dead letters again; returns parts and the first unused task number."""
         files = self.ledger.files_of_batches({letter.batch for letter in scope.letters})
         chunks = [scope.letters[at : at + _LETTERS_AT_ONCE] for at in range(0, len(scope.letters), _LETTERS_AT_ONCE)]
         tasks = [
@@ -209,7 +213,7 @@ class BatchWriting:
     def _settling(
         self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[Part]
     ) -> Manifest:
-        """The manifest with the dead letters that the batch settles, and the tables that have no hidden key now."""
+        """Add to the manifest the dead letters that this batch settles, and the tables that have all their keys now."""
         if scope.purpose in ("new", "overdue"):
             settled_files = list(self._read_whole(manifest, scope))
             return replace(manifest, settled=settled_files) if settled_files else manifest
@@ -232,7 +236,7 @@ class BatchWriting:
         )
 
     def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
-        """Damaged files that grew, were read again from their beginning, and are sound now."""
+        """Yield dead letters of damaged files that were read again from the beginning, and are complete now."""
         again = {bound.name for bound in scope.ranges if bound.start == 0}
         damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in having(Trait.OF_A_FILE)]
         for at, names_no_table in self.ledger.open_damage(again):
@@ -250,7 +254,7 @@ class BatchWriting:
         *,
         first_task: int,
     ) -> list[Part]:
-        """Read and decode: a part for each task, in order; of a transport that is queried one for each range."""
+        """Read and decode; one part for each task in order, or for each range if the transport is queried."""
         log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
         if isinstance(self.transport, QueriedTransport):
             ranges = [bound for task in tasks for bound in task]
@@ -267,7 +271,7 @@ class BatchWriting:
         return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads, size)
 
     def _check_partitions(self, manifest: Manifest) -> None:
-        """Refuse more partitions than the mirror file says: the complete position did not wait for all of them."""
+        """Refuse more partitions than the mirror file names: transactions could be published in part."""
         known = (
             self.ledger.shown_partitions(self.reads) | SHOWN.of_mirror(manifest.facts).keys()
             if manifest.partitions
@@ -282,7 +286,7 @@ class BatchWriting:
             )
 
     def _check_order(self, facts: Facts, schemas: Iterable[SourceSchema]) -> None:
-        """Refuse changes whose places do not tell which transactions are whole, where these are held back (K-80)."""
+        """Refuse changes that do not show which transactions are complete, if only those are published (K-80)."""
         if not (self.format.partitions and self.format.first_place):
             return
         way_out = "or set `consistency: key`; nothing of this batch is lost"
@@ -302,7 +306,7 @@ class BatchWriting:
             )
 
     def _new_schemas(self, parts: Sequence[Part], known: Sequence[SourceSchema]) -> list[SourceSchema]:
-        """New structures announced by messages, and those waited for that the schema registry knows."""
+        """Structures that messages announced, and awaited ones that the schema registry knows."""
         structures = {schema for part in parts for schema in part.schemas}
         if self.registry is not None:
             waiting = {identity for part in parts for identity in part.written.fragments}
@@ -311,7 +315,7 @@ class BatchWriting:
         return sorted(structures - set(known))
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
-        """Tasks of about equal size, at least one per core while there are ranges enough; queried ones are one each."""
+        """Group the ranges into tasks of about equal size, at least one per core; queried ranges are a task each."""
         if isinstance(self.transport, QueriedTransport):
             return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
@@ -330,7 +334,7 @@ class BatchWriting:
 
 
 def _stops(stops: Mapping[str, Stop], facts: Facts) -> Facts:
-    """Facts with the stops of tables, unless a task found one of the table."""
+    """Add stops of tables to the facts; a stop that a task found itself is kept."""
     own = READING_STOPS.of(facts)
     fresh = {table: {"": stop} for table, stop in stops.items() if table not in own}
     return merged((facts, {READING_STOPS.name: fresh}))

@@ -1,7 +1,7 @@
-"""Corrections: reads the rows of some keys from the source as they are now, into the change log.
+"""Corrections: reads the current rows of some keys from the source into the change log, as a batch of their own.
 
-They are a batch of their own; a recorded proof names the keys. The newest position of the table is noted before the
-rows are read, so later changes win. A key that the source does not have becomes a delete.
+A recorded proof names the keys. The table's newest position is noted before the rows are read, so that later changes
+win. A key that the source does not have becomes a delete.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _PART = pa.schema([pa.field("part", pa.binary())])
 
 @dataclass(frozen=True)
 class LoggedCorrections:
-    """Reads corrections into log files."""
+    """Reads the rows of corrections into log files."""
 
     mirror: Mirror
     ledger: Engine
     spark: SparkSession
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """The parts of the batch's manifest; a correction that cannot be read is given back."""
+        """Log the corrections; returns the manifest's parts, in which ``given_back`` has those that failed."""
         root = log_place(self.mirror)
         parts = list[Part]()
         for at, bound in enumerate(ranges):
@@ -75,7 +75,7 @@ class LoggedCorrections:
             log.info("%s: the table was reset or dropped since it was bound", wanted.name)
             return Part()
         keys = keys_to_correct(recorded.proof, bool(table.key))
-        # Noted before a row is read: what is logged by now was committed before, and so is in the rows.
+        # Noted before a row is read: what is logged already was committed before, and so is in the rows.
         places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
         gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
         source = source_side(self.spark, self.mirror, table, None, gone, reader.streamed_types(state.id))
@@ -94,7 +94,7 @@ class LoggedCorrections:
 
 @dataclass(frozen=True)
 class _RowsOfKeys:
-    """The rows of some keys, as the log spells them."""
+    """Selects the rows of some keys from Arrow tables, with values spelled as in the change log."""
 
     shape: Shape
     keys: frozenset[str]
@@ -132,7 +132,7 @@ class CorrectionWrite:
     target: LogTarget
 
     def part(self, rows: dict[str, str]) -> Part:
-        """Write, and say what was written."""
+        """Log a row image (JSON) for each key, or a delete for a key without one; returns the manifest's part."""
         cols = msgspec.json.encode([[name, kind, at] for at, (name, kind) in enumerate(self.types.items())]).decode()
         writer = self.target.writer()
         writer.add(self._line(at, key, rows.get(key), cols) for at, key in enumerate(self.keys))
@@ -157,9 +157,9 @@ class CorrectionWrite:
 
 
 def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Part:
-    """Let one worker write the rows of a frame, which are few: no row comes to the driver.
+    """Have one worker write the few rows of *frame*, so that no row passes through the driver.
 
-    What it writes, and where, goes to it sealed, as a line that has no key (S-11).
+    The instructions travel encrypted, as a row without a key, because a cluster shows plain values in its logs (S-11).
     """
     from spark_jobs.runtime.parcels import ParcelKey
 
@@ -177,7 +177,7 @@ def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Pa
 
 
 def place_of_correction(reader: LedgerReader, state: TableState, *, removes: bool) -> tuple[str, str]:
-    """The newest incarnation of a table's stream, and where in it a correction stands."""
+    """The newest epoch of a table's stream, and the position in it that a correction gets."""
     epochs = {e: o for e, o in reader.epochs([state.id]).get(state.id, {}).items() if o >= 0}
     epoch, ordinal = max(epochs.items(), key=lambda one: one[1], default=("", -1))
     highest = reader.highest(state.source, reader.mirror().committed).get(epoch)

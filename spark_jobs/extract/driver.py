@@ -1,7 +1,7 @@
-"""Drives the extract protocol with the real ledger, source, workers and log.
+"""Drives the extract protocol: connects :mod:`open_mirroring.protocols.extracting` with ledger, source and change log.
 
-A job gives an agenda: functions that say what to bind next. The driver first finishes what an earlier run left open,
-then binds each point of the agenda as at most one batch.
+A job passes an agenda: functions that return what to read next. The driver first finishes what an earlier run left
+open, then binds each entry of the agenda as at most one batch.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RANGES_AHEAD = 1_000
-"""Ranges behind a batch in which its new tables are looked for: while a key is missing, each run looks there anew."""
+"""How many later ranges are searched for the key of a new table, in each run until it is found."""
 
 Point = Callable[[], Scope]
-"""What to bind next; an empty scope when there is nothing."""
+"""An entry of the agenda: returns what to read next, or an empty scope."""
 
 
 class ExtractionDriver:
-    """Answers the protocol's requests for the mirror's *ledger* and *source*.
+    """Carries out the extract protocol for one mirror.
 
-    *completed* are the batches that this run completed, *manifest* what was sealed for the newest of them. *joined* are
-    tables that joined by a pattern in this run, each with what the source told of it.
+    *completed* are the batches that this run completed, *manifest* is that of the newest of them. *joined* are tables
+    that joined by a pattern in this run, each with a text about its key and columns.
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
@@ -107,17 +107,17 @@ class ExtractionDriver:
         return LoggedCorrections(self._mirror, self._engine, self.spark)
 
     def look_for_tables(self) -> None:
-        """Have tables join of which nothing would be read before the mirror names them (G-70)."""
+        """Let new tables join whose messages the transport reads only once they are named (G-70)."""
         transport = self.source.transport
         if self._mirror.has_patterns and transport.reads_named_tables:
             announced = together(transport.announced(self.source.format, 0, lambda: self.spark))
             self._join(announced.values(), LedgerReader(self._engine, self._mirror.name).mirror().committed + 1)
 
     def _write(self, batch: protocol.Batch) -> Manifest:
-        """The manifest of one attempt that met no table for the first time.
+        """Write the batch, and return its manifest.
 
-        One that meets one is given up, and the same ranges are read again with it: so none of its changes is passed
-        over.
+        If messages name tables that match a pattern, these join the mirror first. Then the same ranges are read again,
+        so that none of their changes is missed.
         """
         scope = Scope.from_json(batch.ranges)
         while True:
@@ -148,7 +148,7 @@ class ExtractionDriver:
         return found
 
     def _join(self, announced: Iterable[AnnouncedTable], batch: int) -> None:
-        """Register what joins; extraction goes on with it. On ``CONFIG_INVALID`` nothing of the batch is sealed."""
+        """Register tables that join, and go on with them. On ``CONFIG_INVALID`` nothing of the batch is sealed."""
         found = joining(self._mirror, announced)
         said: dict[str, str] = {}
         tables: list[Joining] = []
@@ -170,12 +170,12 @@ class ExtractionDriver:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The messages of the newest completed batch by disposition."""
+        """The number of messages of the newest completed batch by outcome."""
         return {} if self.manifest is None else self.manifest.counts
 
     @property
     def has_overdue(self) -> bool:
-        """Whether a message has waited for others longer than it may."""
+        """Whether a message has waited for its other pieces longer than allowed."""
         fragments = self.ledger.open_fragments()
         if not fragments:
             return False
@@ -184,7 +184,7 @@ class ExtractionDriver:
         return any(is_overdue(fragment, self._timeout) for fragment in fragments)
 
     def drive(self, agenda: Sequence[Point]) -> None:
-        """Run the protocol to its end. Raises TerminalError if the source or the log is not as it must be."""
+        """Run the protocol to its end. Raises TerminalError if reading is stopped or cannot go on."""
         self._agenda = list(agenda)
         request = drive_one(protocol.start(), protocol.step, self.answer, protocol.Finished).request
         if isinstance(request, protocol.Finished) and request.stopped:
@@ -195,7 +195,7 @@ class ExtractionDriver:
             )
 
     def answer(self, request: protocol.Request) -> protocol.Reply:
-        """The reply to one request; a ledger that is silent leaves its outcome unknown."""
+        """Carry out one request; if the ledger does not answer, the reply is that the outcome is unknown."""
         try:
             reply = self._answer(request)
             if isinstance(reply, protocol.Lost):
@@ -275,9 +275,9 @@ class ExtractionDriver:
 def log_ranges(
     mirror: Mirror, ledger: Engine, spark: SparkSession, find: Callable[[dict[str, int]], Sequence[BoundRange]]
 ) -> Manifest | None:
-    """Carry the ranges that *find* names, given what is bound, into the log as one batch; None when it names none.
+    """Write the ranges that *find* returns into the log as one batch; None if it returns none.
 
-    A batch that another run left open is finished before, whatever it holds.
+    *find* gets the offsets bound so far. A batch that another run left open is finished first.
     """
     driver = ExtractionDriver(mirror, ledger, spark)
     named: list[BoundRange] = []

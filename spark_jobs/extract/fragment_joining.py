@@ -1,6 +1,7 @@
-"""The second stage of a batch: joins messages that wait for others, of this batch and of earlier ones.
+"""Joins split messages: pieces read in this batch, and those that wait from earlier ones.
 
-Pieces of split messages are rows of the log; the ledger knows which messages are incomplete, and since when.
+The pieces are rows of the log; the ledger knows which messages are incomplete, and since when. Messages that wait for a
+description of their table's structure are handled in the same way.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _IDENTITY_BYTES = 2**18
 
 
 def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
-    """Whether a message has waited for others longer than *timeout*."""
+    """Whether a message has waited for its other pieces longer than *timeout*."""
     return fragment.since < datetime.now(UTC) - timeout
 
 
 @dataclass(frozen=True)
 class FragmentJoining:
-    """Joins complete messages, and makes dead letters of those that waited longer than *timeout*."""
+    """Joins messages that are complete now; those that waited longer than *timeout* become dead letters."""
 
     spark: SparkSession
     ledger: ExtractLedger
@@ -56,9 +57,10 @@ class FragmentJoining:
         *,
         announced: bool,
     ) -> list[Part]:
-        """The parts of the manifest that joining adds to the *parts* of reading; *first_task* is the first free number.
+        """Join what is complete; returns the parts that this adds to the manifest.
 
-        *schemas* are all structures known; if one of them was *announced* now, everything that waits is tried again.
+        *parts* are the results of reading, *first_task* is the first unused task number. *schemas* are all known
+        structures; if one was *announced* in this batch, everything that waits is tried again.
         """
         known = {fragment.identity: fragment for fragment in self.ledger.open_fragments()}
         fresh: dict[str, WaitingPieces] = {}
@@ -116,7 +118,7 @@ class FragmentJoining:
         return [*joined, replace(settled, opened=opened, closed=closed)]
 
     def _files_before(self, waiting: Mapping[str, WaitingPieces], batch: int) -> set[str]:
-        """Files of earlier batches that may hold the change to which a waiting piece belongs."""
+        """Files of earlier batches that may contain the complete change of a waiting piece."""
         return {
             file
             for split in waiting.values()
@@ -124,7 +126,7 @@ class FragmentJoining:
         }
 
     def _files_now(self, waiting: Mapping[str, WaitingPieces], parts: Sequence[Part]) -> set[str]:
-        """The same of the batch that is being written."""
+        """Files of this batch that may contain the complete change of a waiting piece."""
         found = set()
         for file in (file for part in parts for file in part.written.files):
             bounds = [
@@ -138,7 +140,7 @@ class FragmentJoining:
         return found
 
     def _logged(self, waiting: Mapping[str, WaitingPieces], files: Collection[str]) -> dict[str, set[LoggedHalf]]:
-        """The logged changes to which waiting pieces belong: such pieces are repetitions and would wait for ever."""
+        """Waiting pieces whose complete change is already logged: they are repetitions, and would wait for ever."""
         if not files:
             return {}
         wanted = {identity: f"{split.epoch} {split.pos[:-2]}" for identity, split in waiting.items()}
@@ -165,7 +167,7 @@ class FragmentJoining:
         repeated: Mapping[str, Collection[LoggedHalf]],
         expired: set[str],
     ) -> Part:
-        """Log what came too late to be joined, and dead letters for what never became complete; count both."""
+        """Log pieces that came too late, and dead letters for messages that stayed incomplete; count both."""
         chosen = {identity: splits[identity].files for identity in repeated.keys() | expired}
         pieces = read_pieces(target.root, chosen)
         writer, summary = target.writer(), RowSummary(self.tables, self.format)

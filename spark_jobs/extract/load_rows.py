@@ -1,7 +1,7 @@
-"""Judges rows of a source's own full load that arrive again: they repeat logged rows, or show a new load.
+"""Judges rows of the source's own full load that arrive again: repeated messages, or a new load of the table?
 
-A row that equals a logged one is a repetition. One that differs from the loaded row of its key shows that the source
-loaded the table again. Where a load seems to come a second time, the rows of the first one that it lacks are counted:
+A row that equals a logged one is a repetition. A row that differs from the loaded row of its key shows that the source
+loaded the table again. If a complete load seems to repeat, rows of the first one that did not come again are counted:
 the source may have deleted them (G-85). DuckDB queries the log's files in place (K-18, K-67).
 """
 
@@ -32,17 +32,17 @@ _OF_NEWEST = "WHERE place >= coalesce((SELECT begin FROM begins WHERE begins.par
 def judge_loads(
     root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
 ) -> tuple[Mapping[str, int], int, str | None]:
-    """Compare the rows of a full load in a batch with those logged before; a row without key is never a repetition.
+    """Compare the rows of a full load in a batch with those logged before; a row without a key never repeats one.
 
-    Returns by partition the last place of a row that is no repetition, how many rows are repetitions, and the place of
-    a row that differs from an earlier loaded row of its key; None if there is none.
+    Returns three values: by partition the last place (message number) of a row that is no repetition; the number of
+    repetitions; and the coordinates of a row that differs from an earlier loaded row of its key, or None.
 
     Args:
         root: the log's folder.
         table: the source table, as the log has it.
         fresh: the batch's files with rows of the table.
         earlier: files of earlier batches that may hold rows of its load.
-        newest: the load with which the table begins; rows of those before it count no more (G-125).
+        newest: the load with which the table begins; rows of earlier loads do not count (G-125).
     """
     import duckdb
 
@@ -82,7 +82,7 @@ _LOADED = f"""SELECT * FROM (
 
 
 def _begins(db: DuckDBPyConnection, newest: NewestLoad | None) -> str:
-    """The condition for rows of the newest load; the query may name where it begins."""
+    """The condition for rows of the newest load, for a query; registers where that load begins in each partition."""
     if newest is None:
         return ""
     places = {"part": [*newest.begins], "begin": [*newest.begins.values()]}
@@ -93,19 +93,18 @@ def _begins(db: DuckDBPyConnection, newest: NewestLoad | None) -> str:
 def repeated_load(
     root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
 ) -> str | None:
-    """Which rows of a full load that comes a second time did not come again so far, in words; empty if all did.
+    """Find out whether a full load came a second time, and describe the rows that did not come again.
 
-    None where nothing came again with the batch, or only single messages.
-
-    Single messages may come again at any time. It counts as a second load if in one partition one of its rows differs,
-    or if at least half of all keys came again.
+    Empty if all came again. None if nothing came again in this batch, or only single messages, which may be repeated at
+    any time. It counts as a second load if one of its rows differs within a partition, or if at least half of all keys
+    came again.
 
     Args:
         root: the log's folder.
         table: the source table, as the log has it.
         fresh: the batch's files with rows of the table.
         earlier: files of earlier batches that may hold rows of its load.
-        newest: as :func:`judge_loads` takes it.
+        newest: as for :func:`judge_loads`.
     """
     import duckdb
 

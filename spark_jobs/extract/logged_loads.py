@@ -1,9 +1,9 @@
 """Reads initial loads into the change log, for tables that cannot be loaded straight into the landing zone.
 
-A partial change is completed from earlier rows, and files of delimited text are all written by the plan. Chunks become
-batches by the usual protocol; nothing of such a table is published before its last chunk is in the log (G-04). A row is
-logged as an INSERT in an incarnation of its own, below every stream, all at one position: a key with two contents is a
-conflict, and a chunk that is read twice changes nothing (G-02, G-04, G-08).
+That is needed if changes contain only some columns and are completed from earlier rows, or if files are delimited text.
+Chunks become batches by the usual protocol; such a table is published once its last chunk is in the log (G-04). All
+rows are logged as INSERTs at one position below every stream, in an epoch of their own: a chunk that is read twice
+changes nothing, and a key with two contents is a conflict (G-02, G-08).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BASE_POSITION = position_text("-", "0", 1)
-"""The text sorts below every position that a source gives."""
+"""The position of loaded rows; as text it sorts below every position of a source."""
 
 
 class BaseTarget(NamedTuple):
-    """Whose rows they are, how they are typed, and where they are logged; *origin* is the bound range."""
+    """The table, columns and types of rows of a load, and where they are logged; *origin* names the chunk."""
 
     source: str
     generation: int
@@ -65,7 +65,7 @@ class BaseTarget(NamedTuple):
 
 
 BaseTask = tuple[tuple[Piece, ...], BaseTarget]
-"""One chunk of an export, to be logged by one worker."""
+"""The pieces of one chunk of an export, to be logged by one worker."""
 
 
 class BaseChunk(NamedTuple):
@@ -77,13 +77,13 @@ class BaseChunk(NamedTuple):
 
 
 def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk:
-    """Log one chunk of an export; the exports, which may hold logins, come with the function. An error is a value."""
+    """Log one chunk of an export; an error is returned. Logins come with the function: Spark stores tasks in files."""
     pieces, target = task
     return log_chunk(ExportRows(exports[target.source], pieces, target.columns, target.schema), target)
 
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
-    """Log the rows of one chunk; an error comes back as a value, and nothing refers to files written before it."""
+    """Log the rows of one chunk; an error is returned, and nothing refers to the files written before it."""
     writer, read, shortest = target.log.writer(), 0, dict[str, int]()
     try:
         for table in measured(rows, target.columns, shortest):
@@ -98,7 +98,7 @@ def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
 
 
 def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:
-    """Typed rows of a load as log rows; *above* is how many rows of the chunk come before them."""
+    """Convert typed rows of a load to log rows; *above* is the number of earlier rows of the chunk."""
     types = {column.name: type_of_landed_key(column.type) for column in target.columns}
     told = [[column.name, type_of_landed(column), at] for at, column in enumerate(target.columns)]
     cols = msgspec.json.encode(told).decode()
@@ -131,7 +131,7 @@ log = logging.getLogger(__name__)
 
 
 def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
-    """The next chunks that no batch has bound; a range is a chunk as a whole."""
+    """The next chunks (at most *at_most*) that belong to no batch yet; each is bound as one range."""
     found = [
         BoundRange(name, 0, 1)
         for state in tables
@@ -143,7 +143,7 @@ def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_mos
 
 
 class _Chunk(NamedTuple):
-    """A bound chunk with its table, and how it is read."""
+    """A bound chunk of a load, with its table and settings."""
 
     name: str
     number: int
@@ -161,10 +161,10 @@ class LoggedLoads:
     spark: SparkSession
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """The parts of the batch's manifest.
+        """Read the chunks, and return the parts of the batch's manifest.
 
-        A chunk that cannot be read delays no other: a later batch binds it again, or its table stops where nobody can
-        mend the cause. A chunk of an earlier generation is not read.
+        A chunk that cannot be read does not delay the others: a later batch reads it again, or its table stops if no
+        one can restore what it needs. A chunk of an earlier generation is skipped.
         """
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[Part](), dict[str, str]()
@@ -189,7 +189,7 @@ class LoggedLoads:
         return [*parts, *(_part(one, sources[one.origin]) for one in read)]
 
     def _read_jdbc(self, asked: Sequence[tuple[_Chunk, BaseTarget]]) -> list[BaseChunk]:
-        """The chunks of one table, side by side; when its database does not answer, none of them was read."""
+        """Read chunks of one table in parallel; if its database does not answer, all of them fail."""
         chunk, targets = asked[0][0], [target for _, target in asked]
         load = chunk.load
         assert isinstance(load, JdbcLoad)
@@ -204,7 +204,7 @@ class LoggedLoads:
 
 
 def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """What a worker does with the texts of a chunk: a function of plain values, as it travels to the workers."""
+    """The function that logs a chunk in a worker. It refers to plain values only, so that it can be sent to workers."""
 
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         target = targets[part]
@@ -214,7 +214,7 @@ def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBat
 
 
 def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, Table]) -> _Chunk | Part:
-    """The chunk that a bound range is; or, where there is nothing to read, its part of the manifest."""
+    """The chunk with this name; if there is nothing to read, the finished part of the manifest instead."""
     bound = LoadChunk.of(name)
     if bound is None:
         raise ValueError(f"{name!r} is no chunk of a load, and bound with some")

@@ -1,7 +1,7 @@
-"""Finds ids by which messages of a topic were taken for changes of one table, until it announced them for another.
+"""Finds structure ids whose messages were decoded for the wrong table, until their topic announced the id for another.
 
-An id counts in the topic that announces it, and another topic may use it (K-06): so the ledger keeps which ids a topic
-used without having announced them (K-85).
+An id is valid in the topic that announces it, and another topic may use the same id (K-06). So the ledger keeps which
+ids a topic used before announcing them (K-85).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from open_mirroring.facts.unreadable import Stop
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema, is_described
 
 Misread = tuple[SourceSchema, str]
-"""The note that a topic used an id of a table, and the table for which that topic announced it."""
+"""The record that a topic used an id of a table, and the table for which the topic announced that id."""
 
 
 def misread(used: Iterable[SourceSchema], announced: Collection[SourceSchema]) -> set[Misread]:
-    """The notes among *used* whose topic has the id among *announced*, for another table."""
+    """Records in *used* whose topic announces the id for another table, each with that table."""
     tables: dict[tuple[str, str], set[str]] = {}
     for schema in filter(is_described, announced):
         tables.setdefault((schema.topic, schema.schema_id), set()).add(schema.table)
@@ -29,7 +29,7 @@ def misread(used: Iterable[SourceSchema], announced: Collection[SourceSchema]) -
 
 
 def stops_of_shared(found: Iterable[Misread], tables: Mapping[str, MirroredTable]) -> dict[str, Stop]:
-    """The stops of the mirrored *tables*, by their names in messages, on both sides: one has rows of the other."""
+    """Stops for both *tables* that share an id, because one may have rows of the other."""
     stops: dict[str, Stop] = {}
     for note, table in sorted(found):
         what = f"topic {note.topic!r} announces the id {note.schema_id!r} for {table}; its messages before that were"

@@ -1,6 +1,6 @@
-"""Finds who sends the changes of a table: it must be one database, or one task.
+"""Checks that the changes of a table come from one sender: one database, or one Qlik task.
 
-The ledger keeps the first sender of each table beside the announced structures (C-12, K-71).
+The ledger keeps the first sender of each table, with the announced structures (C-12, K-71).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from open_mirroring.facts.unreadable import Stop
 from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, SourceSchema
 
 _MOST_SENDERS = 3
-"""More need not be kept to show that there are several; a hostile stream must not fill the ledger."""
+"""At most so many senders of a table are kept: they prove the problem, and bad input must not fill the ledger."""
 
 
 def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> tuple[list[SourceSchema], Mapping[str, Stop]]:
-    """Senders to add to the ledger, and the tables that stop because they had another sender before, or have two.
+    """Senders to add to the ledger, and stops of tables that have, or had, another sender.
 
-    Names are compared without case. One that tells no server, and one that does, may be of one task.
+    Names are compared without case. Two names are compared only if both contain the server, or neither does.
     """
     known: dict[str, list[str]] = {}
     for schema in kept:
@@ -45,9 +45,9 @@ def _are_comparable(one: str, other: str) -> bool:
 
 
 def unrelated_senders(kept: Iterable[SourceSchema]) -> list[str]:
-    """Senders, one of each group, that send different tables side by side.
+    """Senders that send different tables at the same time, one of each group, sorted.
 
-    Two that sent one table are of one group: the later one took the place of the earlier.
+    Senders of one table form a group, because the later one replaced the earlier.
     """
     groups: list[set[str]] = []
     by_table: dict[str, set[str]] = {}

@@ -1,6 +1,6 @@
-"""Asks the source about tables that a batch meets for the first time: their names, keys and columns (G-70).
+"""Asks the source about tables that a batch contains for the first time: names, keys and columns (G-70).
 
-This reads the batch a second time, but only a batch in which a new table fits a pattern of the mirror.
+The batch is read a second time for this, but only if a new table matches a pattern of the mirror.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RANGES_OF_A_TASK = 8
 
 
 class NewTablesSeen(Exception):
-    """An attempt met tables that may join; *names* as messages of them are counted, ``schema.table``."""
+    """Raised by an attempt whose messages name tables that may join; *names* are ``schema.table``."""
 
     def __init__(self, names: Collection[str], schemas: Sequence[SourceSchema]) -> None:
         super().__init__(sorted(names))
@@ -34,7 +34,7 @@ class NewTablesSeen(Exception):
 def read_announcements(
     source: MessageTransport, form: Format, names: Collection[str], ranges: Sequence[BoundRange]
 ) -> list[Announced]:
-    """What the messages of the ranges tell of the tables, each thing once."""
+    """What messages of the ranges announce about these tables, without repetitions."""
     messages = (message for bound in ranges for message in source.read(bound))
     return sorted(set(_of(names, form.announced(messages))), key=repr)
 
@@ -47,9 +47,10 @@ def announced_tables(
     ranges: Sequence[BoundRange],
     schemas: Sequence[SourceSchema],
 ) -> list[AnnouncedTable]:
-    """What is known of some tables (``schema.table``), by name; one that nothing tells of is there with its name.
+    """What is known about these tables (``schema.table``), sorted by name; unknown ones have just their name.
 
-    Read are *ranges* of the batch and any others that may tell of them, and the structures announced so far.
+    It is taken from the structures in *schemas*, and from the source: by a query if it can be asked, else from the
+    messages in *ranges*.
     """
     wanted = frozenset(names)
     found = list(_of(wanted, form.described(schemas)))

@@ -1,4 +1,4 @@
-"""Describes what one task of a batch wrote and saw, and merges the parts of all tasks into the batch's manifest."""
+"""The result of one task of a batch, and how the results of all tasks become the batch's manifest."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from spark_jobs.sources.contract.decoded import SourceSchema
 
 @dataclass(frozen=True)
 class Part:
-    """What one task returns to the driver: paths, counts and facts, never rows.
+    """What one task returns to the driver: file names, counts and facts, never rows.
 
-    *met* are coordinates of messages that the driver asked for, and *replayed* dead letters that were decoded now.
-    *waiting*, *opened* and *closed* are identities of messages that it could not join, that wait after it, and that no
-    longer wait. *given_back* are ranges that were not read, each with the reason.
+    *met* are the coordinates of those messages that the driver asked about; *replayed* are dead letters that could be
+    decoded now. *waiting* are split messages that could not be joined, *opened* those that begin to wait, *closed*
+    those that no longer wait. *given_back* are ranges that were not read, each with the reason.
     """
 
     written: Written = field(default_factory=Written)
@@ -44,7 +44,7 @@ class Part:
 
 
 def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
-    """One manifest from the parts that the tasks returned; *partitions* of the source carry changes."""
+    """Merge the results of all tasks into one manifest; *partitions* is how many partitions have changes."""
     counts = Counter[str]()
     for part in parts:
         counts.update(part.counts)

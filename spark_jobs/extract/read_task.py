@@ -1,6 +1,6 @@
-"""Extracts in a worker: reads bound ranges, decodes them and writes log files; joins split messages.
+"""Reads in a worker: reads bound ranges, decodes them, and writes log files; also joins split messages.
 
-Of transports that number their messages it notes which places a task reads, so that a missing one shows.
+If the transport numbers its messages, the numbers that were read are noted, so that a missing message is noticed.
 """
 
 from __future__ import annotations
@@ -47,21 +47,22 @@ _BY_MESSAGE = ("rising", "unbroken")
 
 
 class PlacesRead:
-    """Collects the ranges of places that one task reads, by partition.
+    """Collects the message numbers that one task reads, by partition.
 
-    A damaged message that still shows its place counts as read: it becomes a dead letter and is not missing as well.
+    A damaged message whose number is readable counts as read: it becomes a dead letter, and is not also reported as
+    missing.
     """
 
     def __init__(self) -> None:
         self._runs: dict[str, list[Run]] = {}
 
     def begin(self, bound: BoundRange, numbering: Numbering) -> None:
-        """Note a range whose numbers are places."""
+        """Note a complete range, if its borders are message numbers."""
         if numbering == "bound" and bound.start < bound.end:
             self._runs.setdefault(bound.name, []).append(Run(bound.start, bound.end - 1))
 
     def noting(self, messages: Iterable[Message], numbering: Numbering) -> Iterable[Message]:
-        """The same messages, each noted when it is taken."""
+        """Pass messages through, and note the number of each."""
         return self._noting(messages, numbering) if numbering in _BY_MESSAGE else messages
 
     def _noting(self, messages: Iterable[Message], numbering: Numbering) -> Iterator[Message]:
@@ -75,7 +76,7 @@ class PlacesRead:
         self._note(held, numbering)
 
     def note(self, block: Block, numbering: Numbering) -> None:
-        """Note the messages of a block; a block of bare lines has no places."""
+        """Note the messages of a block; blocks of lines without numbers are skipped."""
         if numbering in _BY_MESSAGE and isinstance(block, MessageBlock):
             self._note(block.each, numbering)
 
@@ -100,7 +101,7 @@ class PlacesRead:
             known[:] = [Run(min(run.first for run in known), max(run.last for run in known))]
 
     def facts(self) -> Facts:
-        """What was noted."""
+        """The noted numbers as facts for the manifest."""
         found: NewFacts = {}
         for partition, runs in self._runs.items():
             READ_PLACES.add(found, joined(runs), name=partition)
@@ -108,7 +109,7 @@ class PlacesRead:
 
 
 def _runs(places: Places) -> list[Run]:
-    """Rising places as runs."""
+    """Rising numbers as ranges without gaps."""
     breaks = np.flatnonzero(np.diff(places) > 1)
     firsts = places[np.append(0, breaks + 1)]
     lasts = places[np.append(breaks, len(places) - 1)]
@@ -121,7 +122,7 @@ _BYTES_AT_ONCE = 64 * 2**20
 
 @dataclass(frozen=True)
 class LogTarget:
-    """Where a task writes: the log's root, the batch, the attempt's unique name and the task's number."""
+    """Where a task writes: the log's folder, the batch, the attempt's unique name and the task's number."""
 
     root: Place
     batch: int
@@ -143,12 +144,12 @@ class ReadTask:
     schemas: tuple[SourceSchema, ...]
     target: LogTarget
     watched: frozenset[tuple[str, int]] = frozenset()
-    """Coordinates of messages of which the driver wants to know whether they are read."""
+    """Coordinates of messages; the task returns which of them it read."""
 
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Messages that may be complete by now, with the log files that hold their pieces."""
+    """Split messages that may be complete now, each with the log files that contain its pieces."""
 
     pieces: Mapping[str, tuple[str, ...]]
     format: Format
@@ -158,7 +159,7 @@ class JoinTask:
 
 
 class Decoding:
-    """Decodes messages into the log files of one task, and keeps what the driver must know of them."""
+    """Decodes messages into the log files of one task, and collects counts and facts for the driver."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class Decoding:
         self._facts, self._places = NewFacts(), PlacesRead()
 
     def take(self, messages: Iterable[Any]) -> None:
-        """Decode and log messages in their order."""
+        """Decode messages in order, and log them."""
         for chunk in self._decoder.cut(messages, _MESSAGES_AT_ONCE):
             self._decode(chunk)
 
@@ -189,7 +190,7 @@ class Decoding:
         self._writer.add(decoded.rows)
 
     def take_block(self, block: RowBlock) -> None:
-        """Decode and log rows of a change table: most of them as columns, the others one by one."""
+        """Decode and log rows of a change table: most as columns, by the fast decoder, others one by one."""
         if self._watched or self._fast is None:
             self.take(self._watching(block.messages(np.arange(block.size))))
             return
@@ -234,7 +235,7 @@ class Decoding:
             yield message
 
     def _take_fast(self, fast: FastDecoder, block: Block | RowBlock) -> Taken:
-        """Log and count what the fast decoder takes of a block."""
+        """Log and count those messages of a block that the fast decoder can decode."""
         found = fast.take(block)
         messages, changes = len(found.taken), found.rows.num_rows
         if changes:
@@ -256,7 +257,7 @@ class Decoding:
                 self._fast.learn(fresh)
 
     def finish(self) -> Part:
-        """Write what is left; what the task wrote and saw."""
+        """Write the remaining rows, and return the result of the task."""
         return Part(
             self._writer.finish(),
             merged((self._facts, self._rows.facts, self._places.facts())),
@@ -268,14 +269,14 @@ class Decoding:
 
 
 def begin_log(format: Format, tables: Mapping[str, MirroredTable], target: LogTarget, at: int) -> Decoding:
-    """Begin to log the range at a place of a batch. Every try of its task writes under names of its own."""
+    """Begin to log range number *at* of a batch. Each try of its task writes under file names of its own."""
     return Decoding(format, tables, (), replace(target, attempt=uuid4().hex, task=target.task + at))
 
 
 def read(source: MessageTransport, task: ReadTask) -> Part:
-    """Decode every message of the ranges.
+    """Read and decode all messages of the task's ranges.
 
-    The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
+    *source* may hold secrets. It comes with the function, because Spark keeps tasks in a file for a moment.
     """
     spare_the_imports()
     decoding = Decoding(task.format, task.tables, task.schemas, task.target, task.watched)
@@ -285,7 +286,7 @@ def read(source: MessageTransport, task: ReadTask) -> Part:
 
 
 def join_pieces(task: JoinTask) -> Part:
-    """Join the pieces that are complete."""
+    """Join those split messages that are complete."""
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
     summary, counts, facts = RowSummary(task.tables, task.format), Counter[str](), list[Facts]()
     waiting, schemas = set[str](), set[SourceSchema]()
@@ -335,7 +336,7 @@ def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, l
 
 
 class RowSummary:
-    """Notes facts about rows (positions, full loads, unreadable changes), and their dead letters."""
+    """Collects facts about written rows (positions, full loads, unreadable keys), and their dead letters."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
@@ -345,7 +346,7 @@ class RowSummary:
         self.letters: list[SeenLetter] = []
 
     def take(self, rows: Iterable[LogRow]) -> None:
-        """Look at rows that are about to be written."""
+        """Collect facts about rows that are about to be written."""
         for row in rows:
             if self._keeps_positions and row.epoch and row.pos:
                 self._see_position(row.origin, row.epoch, row.pos, row.place)
@@ -386,7 +387,7 @@ class RowSummary:
         SHOWN.add(self.facts, {epoch: shown}, name=partition)
 
     def _telling(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Parts of changes of which the highest position shows what all of them show."""
+        """The rows, then those parts of them whose highest position is a fact of its own."""
         yield rows
         if self._first_place:
             minors = pc.utf8_slice_codeunits(rows["pos"], 0, stop=-2)
@@ -398,7 +399,7 @@ class RowSummary:
         FULL_LOADS.add(self.facts, found, table=table, name=partition_of(origin))
 
     def take_table(self, rows: pa.Table) -> None:
-        """Look at changes of one origin that are about to be written as a table."""
+        """Collect facts about changes of one origin, given as an Arrow table."""
         if self._keeps_positions:
             for part in self._telling(rows):
                 highest = part.group_by(["origin", "epoch"]).aggregate([("pos", "max"), ("place", "max")])

@@ -1,4 +1,4 @@
-"""Replays in a worker: decodes the messages of dead letters again, with today's decoder and settings."""
+"""Replays dead letters in a worker: decodes their messages again, with today's decoder and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LETTERS_AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """Some dead letters, the log files that hold them, and how their messages are read: *read* names no ranges."""
+    """Some dead letters, the log files that contain them, and in *read* how to decode them (without ranges)."""
 
     letters: tuple[LetterPlace, ...]
     files: tuple[str, ...]
@@ -28,7 +28,7 @@ class ReplayTask:
 
 
 def replay(task: ReplayTask) -> Part:
-    """Decode the letters' messages into the log; letters that still cannot be decoded write nothing and stay open."""
+    """Decode the dead letters into the log; those that still cannot be decoded write nothing and stay open."""
     decoder = task.read.format.decoder(task.read.tables, task.read.schemas)
     messages = _messages(task, decoder)
     sound = decodable(decoder, [message for message, _ in messages])
@@ -40,7 +40,7 @@ def replay(task: ReplayTask) -> Part:
 
 
 def decodable(decoder: Decoder, messages: Sequence[Any]) -> list[Any]:
-    """The messages that can be decoded together without a dead letter among them."""
+    """The messages that can be decoded together without any of them becoming a dead letter."""
     left = list(messages)
     while left:
         refused = {(row.origin, row.place) for row in decoder.decode(left).rows if row.kind == REJECTED}
@@ -54,7 +54,7 @@ def decodable(decoder: Decoder, messages: Sequence[Any]) -> list[Any]:
 
 
 def _messages(task: ReplayTask, decoder: Decoder) -> list[tuple[Any, list[LetterPlace]]]:
-    """Each message once, in the order of its coordinates, with the letters that hold it."""
+    """Each message once, sorted by coordinates, with the places of its dead letters."""
     wanted = set(task.letters)
     dataset = log_rows(task.read.target.root, task.files)
     columns = ["batch", "origin", "place", "tbl", "raw"]

@@ -1,4 +1,4 @@
-"""Lists the dead letters of a mirror: messages that could not be read, and changes that could not be typed.
+"""Lists the dead letters of a mirror: messages that could not be read, and changes with values that do not fit.
 
 The first are rows of the change log, which DuckDB queries in place; the second are in the ledger.
 """
@@ -48,7 +48,7 @@ class DeadLetter(NamedTuple):
 
 
 class ListedLetters(NamedTuple):
-    """The newest dead letters first; *more*: there are others beyond the limit."""
+    """Dead letters, the newest first; *more* means that there are others beyond the limit."""
 
     letters: Sequence[DeadLetter]
     more: bool
@@ -58,7 +58,7 @@ def dead_letters(
     log_root: Place, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
 ) -> ListedLetters:
     """The newest *limit* dead letters of a mirror, without those that are *settled*."""
-    # Settled letters are skipped, so as many more have to be read.
+    # Settled dead letters are skipped, so as many more have to be read.
     found = _unreadable(log_root, limit + 1 + len(settled))
     found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
     for one in untyped_letters(reader, settled):

@@ -1,8 +1,8 @@
-"""Finds dead letters after which no row is outdated any more, because a later row of their key is published.
+"""Finds dead letters that no longer matter, because a later row of the same key is published.
 
-A dead letter is *healed* when the log has a later change of the same row that is published, typed and complete, and
-*reloaded* when a complete initial load contains its change. Everything unproven stays open. Only log files that may
-contain a later row are opened, by DuckDB.
+A dead letter is *healed* when the log has a later published change of the same row that is readable and complete. It is
+*reloaded* when a complete initial load contains its change. If that cannot be proved, it stays open. Only log files
+that may contain a later row are opened, by DuckDB.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class _Stale(NamedTuple):
-    """A row that may be outdated because of an open dead letter; a key change has two such rows."""
+    """A row at the target that may be outdated because of an open dead letter; a key change has two such rows."""
 
     at: LetterPlace
     key: str | None
@@ -41,11 +41,11 @@ class _Stale(NamedTuple):
 
 
 _Rows = tuple[list[_Stale], set[tuple[str, str, str | None]]]
-"""A table's open dead letters, and its untyped changes, which do not heal."""
+"""A table's open dead letters, and those of its changes that do not fit, which therefore heal no other one."""
 
 
 def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
-    """Settle the open dead letters after which no row is outdated any more; return their number."""
+    """Settle the open dead letters that no longer matter; returns their number."""
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables()
     found = _open_rows(ledger, mirror.name, states)
@@ -97,7 +97,7 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
-    """The first batch of the stream that began with the table's load (G-128): earlier letters are older; else 0."""
+    """The first batch after the table's load (G-128): earlier dead letters are older than the load. 0: none."""
     if state.start.load_state != "loaded" or state.start.stream_from != BEGINS_EMPTY:
         return 0
     ordinals = reader.epochs([state.id]).get(state.id, {})
@@ -107,13 +107,13 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
 
 
 def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
-    """Whether a letter is a row of a full load that followed changes of its table (K-67): no message heals it."""
+    """Whether a dead letter belongs to a full load sent after changes of its table (K-67), which no change heals."""
     is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
     return is_loaded and row.at.place > starts.get(row.at.origin, row.at.place)
 
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
-    """Whether the table's initial load contains a letter's change; *before* is the first batch of its stream."""
+    """Whether the initial load contains the dead letter's change; *before* is the first batch of its stream."""
     if (load := state.start.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
         begin = load.begins.get(partition_of(row.at.origin))
         is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
@@ -140,7 +140,7 @@ class _Search:
     def healed(
         self, rows: Sequence[_Stale], untyped: Iterable[tuple[str, str, str | None]]
     ) -> tuple[set[LetterPlace], int]:
-        """The letters all of whose rows have a later one, and the batch up to which no search is needed again."""
+        """The dead letters whose rows all have a later change, and the batch up to which they need no new search."""
         state, published = self.state, self.state.row.published_batch
         generation = state.row.generation
         ordinals = self.reader.epochs([state.id]).get(state.id, {})
@@ -174,7 +174,7 @@ class _Search:
     def _newest(
         self, rows: Mapping[_Stale, str], above: int, ordinals: Mapping[str, int], bad: Sequence[str]
     ) -> dict[str, tuple[str, str]]:
-        """By key the position of the newest change with a complete row or none, and of the newest that left the key."""
+        """By key, two positions: of the newest complete change or delete, and of the newest that left the key."""
         from spark_jobs.changelog.reading import logged  # with DuckDB and Arrow, which most runs do not need
 
         state = self.state
@@ -224,7 +224,7 @@ class _Search:
         return found
 
     def _complete_lists(self) -> list[str]:
-        """The column lists with every column that is not dropped; others may leave a value unchanged (G-04)."""
+        """The column lists with all columns that are not dropped; with others, a value may be missing (G-04)."""
         from spark_jobs.plan.logged_lines import carries_all, types_of
 
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
@@ -233,7 +233,7 @@ class _Search:
         return [cols for cols in lists if carries_all(cols, types)] or [""]
 
     def _looked_to(self, ordinals: Mapping[str, int]) -> int:
-        """The batch up to which everything is published, including transactions that are held back."""
+        """The batch up to which everything is published, with changes that wait for their transactions."""
         state, end = self.state, self.state.row.published_position
         if end is None:
             return state.row.published_batch

@@ -1,4 +1,4 @@
-"""Dead letters of the log that are not settled: what a replay may use, and what a repeated read covers.
+"""Reads the open dead letters in the change log: what a replay may decode, and what reading again covers.
 
 Only batches that counted dead letters are opened, by DuckDB.
 """
@@ -35,9 +35,9 @@ _COUNTS = ("rejected", "refused", "expired")
 
 
 class OpenLetter(NamedTuple):
-    """A message of the log that could not be read, and the reason; *rows* of the log are of it.
+    """An open dead letter with the reason; *rows* is how many rows of the log it has.
 
-    *hides_key*: its table is known and its key is not. *is_message*: the log has the bytes of this one message, so it
+    *hides_key*: its table is known, but its key is not. *is_message*: the log has the bytes of this one message, so it
     can be decoded again. *key* is the row that becomes outdated, if known.
     """
 
@@ -54,9 +54,10 @@ class OpenLetter(NamedTuple):
 
 
 class LetterChoice(NamedTuple):
-    """A selection of dead letters; a letter must meet every given condition.
+    """Selects dead letters; all given conditions must be met.
 
-    *after* and, exclusive, *before* are positions inside their streams; letters without one are not selected by them.
+    *after* (inclusive) and *before* (exclusive) are positions in a stream; dead letters without a position do not meet
+    them.
     """
 
     code: str | None = None
@@ -66,7 +67,7 @@ class LetterChoice(NamedTuple):
     at: LetterPlace | None = None
 
     def includes(self, letter: OpenLetter) -> bool:
-        """Whether a letter is selected."""
+        """Whether a dead letter is selected."""
         own = (letter.at, letter.code, letter.table)
         if (self.at or letter.at, self.code or letter.code, self.table or letter.table) != own:
             return False
@@ -79,7 +80,7 @@ class LetterChoice(NamedTuple):
 def open_letters(
     root: Place, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
 ) -> list[OpenLetter]:
-    """The open dead letters of the log at *root*, in the order of their batches and coordinates."""
+    """The open dead letters in the log at *root*, in the order of batches and coordinates."""
     batches = [m for m in manifests.values() if any(m.counts.get(count, 0) for count in _COUNTS)]
     files = [str(file["path"]) for manifest in batches for file in manifest.files]
     if not files:
@@ -104,7 +105,7 @@ def open_letters(
 
 
 def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
-    """The open dead letters of a mirror, within the retained part of its log."""
+    """The open dead letters of a mirror, as far as the log still has their batches."""
     reader = LedgerReader(ledger, mirror.name)
     dropped = reader.mirror().dropped
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
@@ -116,7 +117,7 @@ def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
 
 
 def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> list[OpenLetter]:
-    """The dead letters of a mirror that are changes whose values do not fit their columns, except those *settled*."""
+    """Dead letters that are changes with values that do not fit their columns, without those *settled*."""
     tables = {table.id: table.source for table in reader.tables().values()}
     found = []
     for r in (one for rejects in reader.rejected(tables).values() for one in rejects):
@@ -127,7 +128,7 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 
 
 def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
-    """Count the open dead letters of the log, where the ledger does not know them; without success that is a loss."""
+    """Count the open dead letters in the log, unless the ledger has their number; a failure is reported as a loss."""
     if is_counted(ledger, mirror.name):
         return
     import duckdb
@@ -150,7 +151,7 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
 def covered_by(
     ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
 ) -> list[OpenLetter]:
-    """The letters whose messages are in these ranges; one from 0 on covers all where places are no numbers in it."""
+    """The dead letters in these ranges; if offsets do not number messages, only a range from 0 on covers them."""
     by_name = grouped((bound.name, bound) for bound in ranges)
 
     def is_covered(at: LetterPlace) -> bool:
@@ -163,6 +164,6 @@ def covered_by(
 
 
 def healed_tables(settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_anew: Collection[str]) -> list[str]:
-    """Tables whose hidden changes were all read: *settled* letters hid one, and no letter *left* or new one does."""
+    """Tables whose unreadable keys were all read now: a *settled* dead letter hid one, and none that is left does."""
     hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_anew)
     return sorted({letter.table for letter in settled if letter.hides_key and letter.table is not None} - hidden)

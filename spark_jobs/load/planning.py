@@ -1,6 +1,7 @@
-"""Decides once what an initial load of a table reads, its columns and chunks, and binds that in the ledger.
+"""Plans the initial load of a table: what it reads, its columns and its chunks; the ledger then keeps the plan.
 
-The stream position is noted first. Changes of later batches are published over the load; they may repeat what it holds.
+The stream's position is noted first, and later changes are published over the load. They may repeat what it contains,
+which does no harm.
 """
 
 from __future__ import annotations
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
-"""Settings that a load which has begun does not hold on to: the first is bound with its plan, the others change nothing
-of what is read."""
+"""Settings that may differ when a load is continued: the plan keeps `stream_from`, and the others change no rows."""
 
 
 _MAY_BE_OLD = "the task may not apply its changes to the table that was loaded"
@@ -62,9 +62,9 @@ _IF_APPLIED = "if it applies them, a proof shows it"
 
 
 class BoundLoad(NamedTuple):
-    """A load's plan, and the position from which the stream is published over it; None: from the stream's beginning.
+    """A load's plan, and the position from which changes are published over it (None: from the stream's beginning).
 
-    *doubt* says why it may lack changes all the same.
+    *doubt* is why the load may lack changes all the same; empty if there is no doubt.
     """
 
     plan: LoadPlan
@@ -80,10 +80,10 @@ def plan_load(
     spark: SparkSession,
     streamed: Mapping[str, Collection[str]],
 ) -> BoundLoad:
-    """Decide what the load of a table reads; *streamed* are all types by which changes carry its columns.
+    """Plan the load of a table; *streamed* are all types that each column has in changes.
 
     Raises:
-        TerminalError: the source is not as the mirror file says; the code says how. Nothing was published.
+        TerminalError: the source differs from what the mirror file says; the code shows how. Nothing was published.
         TransientError: the source does not answer; ``CHANGED_MEANWHILE``.
     """
     load = table.initial_load
@@ -121,11 +121,12 @@ def plan_load(
 
 
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
-    """The batch and the position behind which changes are published over a database's table, and what is doubtful.
+    """The batch and the position after which changes are published over a database's table, and a doubt as text.
 
-    Rows that go through the log stand below every change, and a change that comes twice to a table that the task keeps
-    changes nothing (T-30): both take all logged changes. Once the table is reset, only the mirror file tells whether it
-    has what was logged before. Raises ``STREAM_FROM_INVALID`` where the log has not all changes since.
+    Rows that go through the log are below every change. A table that the Qlik task maintains may get a change twice
+    without harm (T-30). Over both, all logged changes are published. After a reset, only the mirror file can say
+    whether the table contains what was logged before. Raises ``STREAM_FROM_INVALID`` if the log lacks changes since
+    then.
     """
     stays, before = load.stream_from is not None, hand_over.own_before
     if stays and before:
@@ -148,7 +149,7 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
 
 
 def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Collection[str]]) -> LoadPlan:
-    """As wide as the logged changes need it: the target could not widen them later, and the table would stop (G-65)."""
+    """Widen the columns to the types in logged changes: the target cannot widen them later (G-65)."""
 
     def widened(column: LoadColumn) -> LoadColumn:
         kind = as_wide_as(column.type, streamed.get(column.name, ()))
@@ -162,7 +163,7 @@ OTHER_SETTINGS = "the settings of its initial load are not those with which the 
 
 
 def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse to continue a load otherwise than it began: its files would not fit each other."""
+    """Refuse to continue a load with other settings or another salt: its files would not fit each other."""
     if table.initial_load is None or plan.settings != settings_of(table):
         raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
     # What goes through the log is hashed when it is published, all of it by one salt.
@@ -174,7 +175,7 @@ def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
 
 
 def settings_of(table: Table) -> str:
-    """What a load depends on; a load that has begun is not continued under other settings."""
+    """The settings that a load depends on, as JSON; with others, a load under way is not continued."""
     load = table.initial_load
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
@@ -189,35 +190,35 @@ def settings_of(table: Table) -> str:
 
 
 def pace_of(load: JdbcLoad) -> Pace:
-    """How hard the load may read its database."""
+    """The limits for reading the load's database: connections, and rows per second."""
     return Pace(load.max_connections, load.max_rows_per_second)
 
 
 def export_of(mirror: Mirror, load: ExportLoad) -> Export:
-    """Where the export of a table is."""
+    """The export of a table: its place, format and encoding."""
     return Export(place_of(mirror, load.path, load.connection), load.format, mirror.source.text_encoding)
 
 
 def pieces_of(chunk: Any) -> tuple[Piece, ...]:
-    """The pieces of an export's chunk."""
+    """The pieces of files that a chunk of an export consists of."""
     return tuple(Piece(*piece) for piece in chunk)
 
 
 def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
-    """About how many bytes are left to load; those of a database table are all that it has, if that is known."""
+    """About how many bytes are left to load; for a database table, the size of all of it, or the maximum if unknown."""
     load = table.initial_load
     if isinstance(load, JdbcLoad):
         try:
             return JdbcTable(spark, load.connection, split_source_name(load.table or table.source)).size()
         except MirroringError:
-            return sys.maxsize  # whoever reads the table is told why
+            return sys.maxsize  # reading the table reports the error
     if load is None:
         return sys.maxsize
     return sum(piece.weight for chunk in plan.remaining for piece in pieces_of(plan.chunks[chunk]))
 
 
 def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
-    """The split column, if any, and the range of a chunk of a database table."""
+    """The split column (if any) and the range of values of a chunk of a database table."""
     column, low, high, nulls = chunk
     return None if column is None else SplitColumn(*column), Range(low, high, nulls)
 
@@ -261,7 +262,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
 
 
 def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: HandOver) -> None:
-    """Refuse a hand-over that cannot be as the mirror file says, before anything is read (G-127)."""
+    """Refuse `handover` and `stream_from` settings that contradict each other, before anything is read (G-127)."""
     if load.handover is None:
         return
     try:
@@ -274,7 +275,7 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 
 
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
-    """Refuse to take a load for one before the whole stream that is read when the stream has begun (G-127)."""
+    """Refuse ``handover: quiesced`` (nothing changed before the stream) if changes were already logged (G-127)."""
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:
         return
@@ -289,10 +290,10 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored: str, *, is_exact: bool) -> str | None:
-    """Where the stream goes on behind an export, which has to hold every change that the log cannot tell.
+    """The position at which the stream continues after an export, above all changes that are not in the log.
 
-    These are changes of batches that do not count or were dropped, and those that were *ignored* before the mirror file
-    named the table (G-140). An exact position is the first one not in the export, so it has to lie above them.
+    The export has to contain these: changes of batches that were dropped or are from before a reset, and changes
+    *ignored* before the mirror file named the table (G-140). Raises ``STREAM_FROM_INVALID`` if it may not.
     """
     highest = max(hand_over.highest_before or "", ignored)
     if not highest:
@@ -336,7 +337,7 @@ def _plan_jdbc(
         settings_of(table),
         columns,
         tuple([column, *part] for part in parts),
-        # A row whose key does not tell its chunk may move between two chunks while they are read.
+        # A row whose key does not determine its chunk may move between two chunks while they are read.
         together=column is not None and bool(table.key) and column.name not in table.key,
         hand_over_batch=hand_over,
     )
@@ -370,7 +371,7 @@ def _packed(pieces: list[Piece], max_rows: int) -> list[list[Piece]]:
 
 
 def _prove_unique(export: Export, pieces: list[Piece], keys: list[LoadColumn]) -> None:
-    """Over all chunks, before the first of them is published; inside a chunk the worker proves it again."""
+    """Check that keys are unique over all chunks, before any is published; workers check within a chunk."""
     schema = file_schema([k.landing for k in keys], [k.name for k in keys], marker=False)
     rows = ExportRows(export, pieces, keys, schema)
     twice = find_duplicate(rows, schema)

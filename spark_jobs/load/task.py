@@ -1,6 +1,6 @@
-"""Loads in a worker: reads a chunk, types its rows, and creates staged objects without markers.
+"""Loads in a worker: reads a chunk, converts its rows to types, and stages files without row markers.
 
-Such rows are inserted as they are, so nothing is staged before the keys of a chunk are proven unique (F-57).
+The target inserts such rows as they are, duplicates too; so the keys of a chunk are proved unique first (F-57).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from spark_jobs.sources.sql_server.types import filled_length
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Where in the zone a table's staged objects go, and what its files hold: *extra* columns of the table *source*.
+    """Where a table's staged files go, and what they contain.
 
-    Only rows that fulfil *where* are in them (G-193).
+    *extra* are added columns, such as its *source* name. Only rows that fulfil *where* are loaded (G-193).
     """
 
     folder: str
@@ -62,22 +62,22 @@ class LoadTarget:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows as they are read: keys not null, no marker."""
+        """The schema of rows as they are read: keys not null, no row marker."""
         return file_schema([column.landing for column in self.columns], self.keys, marker=False)
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The schema of every file of the load: the same under the names of the target."""
+        """The schema of all files of the load, under the column names of the target."""
         return landed_file_schema(self.landing, self.keys, marker=False)
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
-        """The key columns as the files name them."""
+        """The key columns under the names of the target."""
         return landed(self.landing, self.keys)[1]
 
     @property
     def key_schema(self) -> pa.Schema:
-        """The key columns of every file, in the order of the key."""
+        """The schema of the key columns in the files, in key order."""
         return pa.schema([self.file_schema.field(key) for key in self.landed_keys])
 
     def write(self, path: Path, tables: Iterable[pa.Table], salt: Salt | None) -> WrittenFile:
@@ -99,9 +99,9 @@ class ExportTask:
 
 
 class LoadedChunk(NamedTuple):
-    """The result of a chunk: its staged files in order, or the error that a worker cannot raise through Spark.
+    """The result of a chunk: its staged files in order, or the error, which is returned instead of raised.
 
-    *shortest*: the bytes of the shortest value of each text or binary column that its source may fill up (G-86).
+    *shortest* has the length in bytes of the shortest value of each column that may have a fixed-length type (G-86).
     """
 
     chunk: int
@@ -111,12 +111,12 @@ class LoadedChunk(NamedTuple):
 
 
 class Rows(Protocol):
-    """Typed rows that can be read once, and know where each of them came from."""
+    """Typed rows that can be read once, and that know where each of them came from."""
 
     def __iter__(self) -> Iterator[pa.Table]: ...
 
     def place(self, row: int) -> str:
-        """Where a row came from, counted from 0 over all rows."""
+        """Where a row came from, for messages; rows are counted from 0."""
         ...
 
 
@@ -141,7 +141,7 @@ class MatchingRows:
 
 
 def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, int]) -> Iterator[pa.Table]:
-    """Rows that pass through; the *shortest* text and binary values are noted by column, in bytes."""
+    """Pass rows through, and note in *shortest* the shortest value of columns that may have a fixed-length type."""
     names = [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None]
     for table in rows:
         for name in names:
@@ -155,13 +155,13 @@ def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, in
 def load_export_chunk(
     zone: ZoneAddress, salt: Salt | None, exports: Mapping[str, Export], task: ExportTask
 ) -> LoadedChunk:
-    """Stage one chunk of an export; salt and exports may hold logins, so they come with the function, not the task."""
+    """Stage one chunk of an export. Secrets come with the function, because Spark stores tasks in files."""
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
     return load_chunk(zone, salt, task.chunk, rows, task.target)
 
 
 def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
-    """Stage the rows of one chunk, once their keys are proven unique; an error comes back as a value."""
+    """Stage the rows of one chunk after proving their keys unique; an error is returned, not raised."""
     shortest: dict[str, int] = {}
     rows = rows if target.where is None else MatchingRows(rows, target.where)
     try:
@@ -181,14 +181,14 @@ def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, tar
 
 
 def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
-    """One staged file without rows, so that the target creates an empty table (F-41)."""
+    """Stage one file without rows, from which the target creates an empty table (F-41)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
         return _create(zone, [(local, target.write(local, (), None))], target)[0]
 
 
 def duplicate_key(one: str, other: str) -> TerminalError:
-    """The error for a key that is there twice."""
+    """The error for two rows with one key; the arguments describe where they are."""
     return TerminalError(
         "KEY_INVALID",
         f"two rows have the same key: {one}, and {other}",
@@ -201,7 +201,7 @@ def _create(
 ) -> tuple[StagedFile, ...]:
     store = open_store(zone)
     folder = layout.staging_folder(target.folder, target.footer.generation)
-    # Named anew by every attempt, a repeated Spark task included.
+    # Each attempt has a new name, a repeated Spark task included.
     name = f"{folder}/{target.footer.first_number:020d}.{uuid4().hex}"
     return tuple(
         create_staged(store, f"{name}.{index:04d}", local, one, target.file_schema, target.landed_keys)

@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHUNKS_PER_CORE = 2
-"""Chunks of one table in one intent, for each core: what a killed run may have to read again."""
+"""Chunks of one table in one publication, for each core; a killed run has to read at most so many again."""
 
 
 def is_mendable(error: TerminalError) -> bool:
-    """Whether the cause of an error can be put back as it was, so that the load waits for that."""
+    """Whether the cause of an error can be undone, such as changed settings, so that the load waits for that."""
     return error.code in having(Trait.WAITED_FOR)
 
 
 class LoadWork:
-    """Publishing initial loads: what is next is the chunks that are not published yet."""
+    """Publishes initial loads: the next work of a table is its chunks that are not published yet."""
 
     kind: Literal["load"] = "load"
 
@@ -87,7 +87,7 @@ class LoadWork:
         return found
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Read, type and stage the chunks of the intents in the workers: all exports together, then each database."""
+        """Read the chunks in workers and stage them as files: all exports together, then each database."""
         now = self._reader.tables()
         loads: dict[str, _Intended] = {}
         for table_id, intent in intents.items():
@@ -133,7 +133,7 @@ class LoadWork:
             name, where = split_source_name(load.table or one.table.source), one.table.row_filter
             source = JdbcTable(self._spark, load.connection, name, where)
             answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
-            # Looked at behind the reading: what is logged by now may be in what was read.
+            # Checked after reading: changes that are logged at this time may be in the rows.
             logged = self._reader.highest(one.state.source, self._reader.mirror().committed)
             refuse_handed_over(one.table, one.state.row.generation, max(logged.values(), default=None))
         except MirroringError as error:
@@ -185,7 +185,7 @@ class LoadWork:
         return StagedWork(protocol.Staged(tuple(files)), details)
 
     def _prove_unique(self, one: _Intended, chunks: Sequence[LoadedChunk]) -> None:
-        """Over all chunks of a table whose keys do not tell the chunk: read back what was staged."""
+        """Check keys over all staged chunks, if the split column is no key: then a key may be in several."""
         store = open_store(self._zone)
         names = [(chunk.chunk, file) for chunk in chunks for file in chunk.files]
         with ExitStack() as fetched:
@@ -202,7 +202,7 @@ class LoadWork:
 
 
 def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
-    """Refuse an export that has values shorter than what the source fills them up to (G-86)."""
+    """Refuse an export with values shorter than their fixed-length type: trailing blanks or zeros were cut (G-86)."""
     for column in plan.columns:
         length = filled_length(column.sql_type or "")
         if length is not None and shortest.get(column.name, length) < length:
@@ -234,7 +234,7 @@ class _Intended(NamedTuple):
 def _jdbc_work(
     zone: ZoneAddress, salt: Salt | None, source: str, chunks: Sequence[int], target: LoadTarget
 ) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """What a worker does with the texts of a part: a function of plain values, as it travels to the workers."""
+    """The function that stages a chunk in a worker. It refers to plain values only, so that it can be sent there."""
 
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         chunk = chunks[part]

@@ -1,9 +1,9 @@
-"""Finds the certain keys of a table: those whose newest change the plan rule certainly publishes.
+"""Finds the keys of a table whose newest change is certainly the one to publish, without asking for each key.
 
-:func:`open_mirroring.changes.plan_rule.plan_key` is the definition; asking it for every key would be slow. A key is
-certain if its changes, sorted by position, prove five things. All of them are above everything published. None is the
-DELETE half of a key change. No two share a position, unless they are equal and of one batch. At no position its row is
-both set and removed. No change that removes the row is of a transaction that may have set another one at the key.
+The rule itself is :func:`open_mirroring.changes.plan_rule.plan_key`; calling it for every key would be slow. A key is
+certain if: all its changes are above what is published; none is the DELETE half of a key change; two at one position
+are equal and of one batch; at no position its row is both set and deleted; and no delete belongs to a transaction that
+may have set another row at the key.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 _CONTENT = ("batch", "op", "cols", "row", "before")
 
 _PLACE = ":[^:]+:[01]$"
-"""The part of an order that follows the transaction."""
+"""The part of a position after the transaction, as a regular expression."""
 
 _Integers = npt.NDArray[np.int64]
 _Truths = npt.NDArray[np.bool_]
 
 
 class CertainKeys(NamedTuple):
-    """The keys whose newest change is certainly published, and the *doubtful* ones that the definition has to decide.
+    """The certain keys, and the *doubtful* ones, which the plan rule has to decide.
 
-    Of each certain key: the place of its newest change, ascending, how many changes are logged, and how many repeat
-    one.
+    Of each certain key: the index of its newest change (ascending), how many changes are logged, and how many of them
+    are repetitions.
     """
 
     newest: _Integers
@@ -45,8 +45,8 @@ class CertainKeys(NamedTuple):
 def certain_keys(changes: pa.Table, floor: str, uncertain: Collection[str]) -> CertainKeys:
     """Separate the keys whose newest change is certainly published from all others.
 
-    *floor* is the highest order up to which anything is published, empty if nothing is. Of *uncertain* keys something
-    else is in doubt.
+    *floor* is the highest position up to which anything is published, or empty. Keys in *uncertain* are in doubt for
+    another reason.
     """
     if not changes.num_rows:
         nothing = np.zeros(0, np.int64)
@@ -87,7 +87,7 @@ def certain_keys(changes: pa.Table, floor: str, uncertain: Collection[str]) -> C
 
 
 def ordinals(texts: pa.Array) -> _Integers:
-    """Numbers that compare like the texts, byte by byte: equal for equal ones, greater for greater ones."""
+    """Integers that compare like the texts: equal for equal ones, greater for greater ones. Sorting them is faster."""
     bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
     lengths = np.diff(bounds)
     if lengths[0] and np.all(lengths == lengths[0]):
@@ -106,10 +106,10 @@ def ordinals(texts: pa.Array) -> _Integers:
 
 
 def _are_in_doubt(order: pa.Array, removes: _Truths, one: _Integers, other: _Integers, newest: _Integers) -> _Truths:
-    """Whether the definition has to judge two successive changes of a key, of which only one removes the key's row.
+    """Whether two successive changes of a key, of which only one deletes its row, need the plan rule.
 
-    It has to if both are at one position, or if the *newest* change of the key removes a row in the transaction of
-    both: that row may not be the one that was set (G-03).
+    They do if both are at one position, or if the *newest* change of the key deletes a row in the transaction of both:
+    that may not be the row that was set (G-03).
     """
     first, second, last = (order.take(pa.array(at)) for at in (one, other, newest))
     at_one_place = pc.equal(*(pc.utf8_slice_codeunits(places, 0, stop=-2) for places in (first, second)))

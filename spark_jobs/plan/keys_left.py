@@ -1,7 +1,8 @@
-"""Finds the key that a row had before, where that decides what becomes of the row or of the key.
+"""Finds the key that a row had before a key change, where that decides which changes are published.
 
-The two halves of a key change have the same position but for the half. A worker may read old keys of any bucket here,
-but publishes only its own keys (G-03, G-04).
+A key change is logged as two rows, the *halves*: one leaves the old key, one comes to the new key. Their positions
+differ only in the last number. A worker may read old keys of any key bucket here, but publishes only its own keys
+(G-03, G-04).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark_jobs.plan.table_plan import TablePlan
 
 
 class MovedRows:
-    """Finds the keys and earlier changes of moved rows in a table whose rows earlier changes complete."""
+    """For tables with partial rows: finds the old keys of moved rows, and earlier changes that complete them."""
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:
         self._plan, self._counting = plan, counting
@@ -29,7 +30,7 @@ class MovedRows:
         self._changes: dict[str, list[Line]] = {}
 
     def learn(self, known: pa.Table) -> tuple[pa.Table, KeysLeft]:
-        """The changes as they are, and the key that each moved row among them had before."""
+        """Return the changes unchanged, and the key that each moved row among them had before."""
         self._read(known.to_pylist())
         return known, self._keys_left()
 
@@ -46,10 +47,9 @@ class MovedRows:
                 self._changes[line["key"]].append(line)
 
     def _keys_left(self) -> KeysLeft:
-        """The key that each moved row had before, oldest first, and each change once.
+        """The key that each moved row had before, with the changes of that key, oldest key change first.
 
-        Those of a key include rows that had moved there before. A complete row only needs to be known as one that
-        moved.
+        They include rows that had moved to that key before. For a complete row, the old key alone is enough.
         """
         found: dict[KeyChangePlace, Left] = {}
         logged: dict[int, Logged] = {}
@@ -70,18 +70,18 @@ class MovedRows:
 
 
 class TakenKeys:
-    """Finds rows that came to keys which a row left in the same transaction.
+    """For other tables: finds rows that came to a key which another row left in the same transaction.
 
-    Two cases show the same events (G-03): a row took a key at which another row still was, or it took the key and left
-    it again; where the two rows are equal but for their keys, the row that was there before the transaction decides. It
-    is in files of the log that a plan rarely has to read.
+    Two cases show the same events (G-03): a row came to a key while another row was still there, or it came and left
+    again. If the two rows are equal except for the key, the row that was there before the transaction decides. Only for
+    this, older files of the log are read.
     """
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:
         self._plan, self._counting = plan, counting
 
     def learn(self, known: pa.Table) -> tuple[pa.Table, KeysLeft]:
-        """The changes with the older ones of such keys, and which rows among them came from another key."""
+        """Return the changes, with older ones of such keys added, and which rows among them came from another key."""
         left = self._keys_left(known, self._counting.any)
         taken = {line["key"] for line in _taken_and_left(known) if place_of(line) in left} if left else set()
         if not taken:
@@ -104,13 +104,13 @@ class TakenKeys:
 
 
 def _halves_at(read: Read, places: Collection[KeyChangePlace]) -> dict[KeyChangePlace, Line]:
-    """The halves that leave a key, of key changes at some places."""
+    """The halves of key changes at these positions that leave the old key."""
     is_half = (pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places])
     return {place_of(line): line for line in read(is_half).to_pylist() if place_of(line) in places}
 
 
 def _taken_and_left(known: pa.Table) -> list[Line]:
-    """The rows that came to keys which a row left in the same transaction.
+    """Rows that came to a key which a row left in the same transaction.
 
     An inserted row is among them only if the deleted row had other values.
     """
@@ -134,10 +134,10 @@ def _of_transaction(line: Line) -> tuple[str, str, str]:
 
 
 def renewed_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[str]:
-    """The planned keys of which a row may change without a new change of its own.
+    """Keys of the plan whose row may change although there is no new change of the key itself.
 
-    A partial update moved the row there, and the key that it left has a new change that is not above *floor*, up to
-    which everything is published.
+    A partial update moved the row there. Its old key has a new change at or below *floor*, up to which everything is
+    published.
     """
     found: set[str] = set()
     frontier = found

@@ -1,7 +1,7 @@
-"""Compares the values of a loaded column with the type that later changes give it (G-86, G-114).
+"""Compares the values of a loaded column with the type that the column has in later changes (G-86, G-114).
 
 An export without SQL types does not show how a value is stored at the source: a text may lack its padding, a time may
-be in another time zone. A value that can mean two things stops the table; a column that may have lost digits is
+be in another time zone. If a value can mean two things, the table stops; if a column may only have lost digits, it is
 reported as unverified.
 """
 
@@ -29,9 +29,9 @@ _MILLISECONDS = 3
 
 
 class LoadedColumn(NamedTuple):
-    """A column of an initial load.
+    """A column of an initial load; *shortest* is the length in bytes of its shortest text or binary value.
 
-    *shortest* is the length in bytes of its shortest text or binary value; None where that was not measured.
+    *shortest* is None if it was not measured.
     """
 
     column: LoadColumn
@@ -40,16 +40,16 @@ class LoadedColumn(NamedTuple):
 
 
 def loaded_columns(plan: LoadPlan | None, keys: Collection[str]) -> dict[str, LoadedColumn]:
-    """The columns of a table's load plan by name; none where there was no load."""
+    """The columns of a table's load plan by name; empty if there was no load."""
     if plan is None:
         return {}
     return {one.name: LoadedColumn(one, plan.shortest.get(one.name), one.name in keys) for one in plan.columns}
 
 
 def doubt(loaded: LoadedColumn, sql_type: str) -> str:
-    """Say why loaded values may differ from the source's; empty where they cannot.
+    """A text why loaded values may differ from the source's; empty if they cannot.
 
-    *sql_type* is the type by which a change carries the column.
+    *sql_type* is the type of the column in changes.
     """
     column, shortest, _ = loaded
     length = filled_length(sql_type)
@@ -63,9 +63,9 @@ def doubt(loaded: LoadedColumn, sql_type: str) -> str:
 
 
 def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> str:
-    """Say why loaded keys may differ from the source's, by the types of deletes among some changes.
+    """A text why loaded keys may differ from the source's, by the types in deletes; empty if they cannot.
 
-    Where a table only lost rows since its load, nothing else reports the types of its keys.
+    If a table had only deletes since its load, nothing else shows the types of its keys.
     """
     if not loaded:
         return ""
@@ -78,15 +78,16 @@ def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> s
 
 
 def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
-    """Whether loaded times have fewer digits of a second than the source keeps, and the target could hold."""
+    """Whether loaded times have fewer digits of a second than the source keeps and the target could hold."""
     kind = read_any(sql_type)
     return kind.name in (*TIMESTAMPS, "time") and "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
 
 
 def is_streamed_for_sure(column: LoadColumn) -> bool:
-    """Whether change events carry a loaded column as long as the source has it.
+    """Whether changes always contain a loaded column as long as the source has it.
 
-    A text or bytes without a SQL type may be of one that is left out (C-77), and so may a type that is not known.
+    A text or binary column without a SQL type may be of a type that changes leave out (C-77), and so may an unknown
+    type.
     """
     if column.sql_type is None:
         return column.type not in ("string", "binary")

@@ -1,6 +1,6 @@
-"""Turns log rows of one table into the changes that the plan rule decides on, and completed changes into log rows.
+"""Converts log rows of one table into changes for the plan rule, and completed changes back into log rows.
 
-:mod:`open_mirroring.changes.completion` decides what completes a row (C-44, K-23, G-04).
+How a partial row is completed is decided by :mod:`open_mirroring.changes.completion` (C-44, K-23, G-04).
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, is_lar
 from spark_jobs.sources.sql_server.types import converter
 
 Line = Mapping[str, Any]
-"""A row of the log with its ``order``."""
+"""A row of the log with its ``order``, a text that sorts by position over all epochs."""
 
 KeyChangePlace = tuple[str, str]
-"""Stream incarnation, and the position without its half."""
+"""Epoch and position of a key change, without the last number, which differs between its two halves."""
 
 KeysLeft = Mapping[KeyChangePlace, Left]
-"""The key that a row had before, by the place of its key change."""
+"""The key that a moved row had before, by the position of its key change."""
 
 _CUT_DIGITS = re.compile(r"\.[0-9]{6}([0-9]+)")
 
 
 def place_of(line: Line) -> KeyChangePlace:
-    """What both halves of a key change have in common."""
+    """The part of the position that both halves of a key change share, with the epoch."""
     return line["epoch"], line["pos"][:-2]
 
 
 def identity_of(line: Line) -> Identity:
-    """The identity of a log row."""
+    """Epoch, position and key of a log row."""
     return line["epoch"], line["pos"], line["key"]
 
 
 def is_partial(line: Line, plan: TablePlan) -> bool:
-    """Whether a row may carry only what changed, because its table is completed from earlier changes (G-04)."""
+    """Whether a row may contain only the changed columns, and is completed from earlier changes (G-04)."""
     columns = plan.columns
     return columns.completing and line["op"] == UPDATE and not carries_all(line["cols"], columns.types)
 
 
 def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft | None = None) -> Logged:
-    """The change of a log row; *handle* is the caller's own, *left* has the key that a moved row had before."""
+    """Convert a log row into a change for the plan rule; *handle* is the caller's own number."""
     columns, cols = plan.columns, line["cols"]
     position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     sets_row = line["row"] is not None
@@ -83,7 +83,7 @@ def _row_columns(cols: str | None, keys: tuple[str, ...], dropped: frozenset[str
 
 @lru_cache(maxsize=4096)
 def meaning_of(cols: str) -> Meaning:
-    """Reads values of rows with this list of columns, and marks texts that are no value of their type (G-06)."""
+    """A function that reads values of rows with this column list; invalid texts become Unreadable (G-06)."""
     types = types_of(cols)
 
     def meaning(name: str, text: str) -> Hashable:
@@ -96,7 +96,7 @@ def meaning_of(cols: str) -> Meaning:
 
 
 def _value(sql_type: str, text: str) -> Hashable:
-    """Equal for two spellings of one value, with all digits that the source keeps."""
+    """A value that is equal for two spellings of one value, with all digits that the source keeps."""
     if not is_known(sql_type):
         return text
     parsed = read_type(sql_type)
@@ -109,13 +109,13 @@ def _value(sql_type: str, text: str) -> Hashable:
 
 
 def carries_all(cols: str, types: Mapping[str, str]) -> bool:
-    """Whether a row with this list of columns has a value for every column known of its table."""
+    """Whether rows with this column list have a value for every known column of the table."""
     return types.keys() <= _names(cols)
 
 
 @lru_cache(maxsize=4096)
 def types_of(cols: str) -> Mapping[str, str]:
-    """The source type of each column in a list."""
+    """The source type of each column in a column list."""
     return {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
 
 
@@ -125,7 +125,7 @@ def _names(cols: str) -> frozenset[str]:
 
 
 def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
-    """The keys of which an update carries less than all known columns."""
+    """The keys that have an update without all known columns."""
     if not changes.num_rows:
         return set()
     lists = changes["cols"].unify_dictionaries().combine_chunks()
@@ -136,7 +136,7 @@ def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
 
 
 def with_rows(changes: pa.Table, completed: Mapping[int, Logged], order: Iterable[str]) -> pa.Table:
-    """*changes* with completed rows at some places, each with the list of its columns in the *order* of all names."""
+    """Replace rows of *changes* by *completed* ones, by index; their columns are in the *order* of all names."""
     if not completed:
         return changes
     rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()

@@ -1,7 +1,7 @@
-"""The plan rule over log rows: which changes of one table are published next.
+"""Applies the plan rule to log rows: which changes of one table are published next, for each key the newest.
 
-:func:`open_mirroring.changes.plan_rule.plan_key` is the definition. Keys for which its answer is proven
-(:mod:`spark_jobs.plan.certain_keys`) are taken all together; the definition decides every other key over all its
+The rule is :func:`open_mirroring.changes.plan_rule.plan_key`. Keys for which its result is proved in advance
+(:mod:`spark_jobs.plan.certain_keys`) are handled all at once, with Arrow; the rule decides each other key from all its
 changes.
 """
 
@@ -37,14 +37,14 @@ from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
 from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
 
 _EVERYTHING = "~"
-"""Above every order."""
+"""A text that sorts above every position."""
 
 
 def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> PlannedRows:
-    """Apply the plan rule to the *new* changes of one table, with those that waited, and type what it publishes.
+    """Plan the *new* changes of one table, and those that waited, and convert what is published to its types.
 
-    A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which makes
-    the result independent of where batches were cut (G-09). Raises PlanStop with ``IDENTITY_CONFLICT`` (G-02),
+    A change whose values do not fit is a dead letter, and is then ignored: its key is decided again without it, so the
+    result does not depend on where batches begin (G-09). Raises PlanStop with ``IDENTITY_CONFLICT`` (G-02),
     ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01), ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115) or
     ``LATE_BELOW_HORIZON`` (G-05).
     """
@@ -55,39 +55,39 @@ def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> Pla
 
 
 class _Planning:
-    """The changes of a table on their way through the stages of its plan."""
+    """The changes of one table as they pass through the stages of planning."""
 
     def __init__(self, plan: TablePlan, changes: pa.Table, counting: CountingChanges) -> None:
         self.plan, self.changes, self.counting = plan, changes, counting
         self.counts = Counter[str]()
         self.uncertain = {key for _, _, key in plan.rejected if key is not None}
-        """Keys that the definition decides."""
+        """Keys that the plan rule has to decide one by one."""
         self.renewed = set[str]()
-        """Those of them that may have no new change."""
+        """Those of the uncertain keys that may have no new change."""
         self.rejected: dict[Identity, dict[str, Any]] = {}
         self.rows: list[pa.Table] = []
         self.places: list[str] = []
-        """The lowest and highest order of published changes."""
+        """The lowest and highest position of each group of published changes."""
         self.unverified: list[str] = []
-        """Places of deletes that only a before image proves (G-115)."""
+        """Positions of deletes that only a before image proves (G-115)."""
 
     @property
     def published_position(self) -> str | None:
-        """The position up to which the target has the batches published before; None: all of them."""
+        """The position up to which the target has the earlier batches; None: it has all of them."""
         return None if self.plan.cut is None else self.plan.cut.position_from
 
     @property
     def floor(self) -> str:
-        """The order up to which anything may be published already."""
+        """The position up to which changes may be published already, as sortable text."""
         highest = "" if self.plan.highest is None else self.plan.highest.order
         return highest if self.published_position is None else min(highest, self.published_position)
 
     def arrived(self) -> int:
-        """How many of the changes are in new batches."""
+        """The number of changes that are in new batches."""
         return pc.sum(pc.greater(self.changes["batch"], self.plan.batch_from)).as_py() or 0
 
     def result(self) -> PlannedRows:
-        """What is published, and what became of every new change."""
+        """The rows to publish, and the number of changes by outcome."""
         self.counts["rejected"] = len(self.rejected)
         counts = {name: count for name, count in self.counts.items() if count}
         nothing = file_schema(self.plan.columns.landing, self.plan.keys, marker=True).empty_table()
@@ -101,16 +101,16 @@ class _Planning:
 
 
 def _leave_out_loaded(planning: _Planning) -> None:
-    """Leave out changes that the table began with."""
+    """Leave out changes that the table's initial load already contains."""
     planning.counts["changes"] = arrived = planning.arrived()
     planning.changes = eligible(planning.plan, planning.changes)
     planning.counts["in_load"] = arrived - planning.arrived()
 
 
 def _refuse_late(planning: _Planning) -> None:
-    """Refuse a new change below the horizon: the log may lack the changes that it must be compared with (G-05).
+    """Refuse a new change below the horizon, because the log may lack changes to compare it with (G-05).
 
-    Changes of published batches waited there, and were decided before the horizon passed them.
+    Changes of earlier batches that waited there are no problem: they were decided before the horizon passed them.
     """
     plan, changes, horizon = planning.plan, planning.changes, planning.plan.horizon
     if horizon is None:
@@ -125,7 +125,7 @@ def _refuse_late(planning: _Planning) -> None:
 
 
 def _hold_back(planning: _Planning) -> None:
-    """Leave out changes of transactions that are not complete yet, and those that the target has (I4)."""
+    """Leave out changes whose transaction is not complete yet, and those that the target has (I4)."""
     plan, changes = planning.plan, planning.changes
     if plan.cut is None:
         return
@@ -138,7 +138,7 @@ def _hold_back(planning: _Planning) -> None:
 
 
 def _find_partial(planning: _Planning) -> None:
-    """Find rows that earlier changes complete, or that late changes of another key renew (G-04)."""
+    """Find keys whose rows must be completed from earlier changes, or changed by late changes of another key (G-04)."""
     plan = planning.plan
     if plan.columns.completing:
         planning.renewed = renewed_keys(plan, planning.counting, planning.floor)
@@ -153,9 +153,9 @@ def _find_removed(planning: _Planning) -> None:
 
 
 def _find_loaded_twice(planning: _Planning) -> None:
-    """Find keys with several rows of a source's own full load, at least one of them new (K-18).
+    """Find keys with several rows of the source's own full load, at least one of them new (K-18).
 
-    Such rows have no position at the source, so which of two rows in two partitions is newer is unknown.
+    Such rows have no position at the source, so it is unknown which of two rows in two partitions is newer.
     """
     if not planning.plan.keys:
         return
@@ -169,7 +169,7 @@ def _find_loaded_twice(planning: _Planning) -> None:
 
 
 def _publish(planning: _Planning) -> None:
-    """Publish the certain keys all together, and decide every other key by the definition."""
+    """Publish the certain keys all at once, and let the plan rule decide each other key."""
     certain = certain_keys(planning.changes, planning.floor, planning.uncertain)
     winners = planning.changes.filter(_mask(planning.changes.num_rows, certain.newest)).combine_chunks()
     failed = _publish_rows(planning, winners)
@@ -190,7 +190,7 @@ def _publish(planning: _Planning) -> None:
 
 
 def _publish_rows(planning: _Planning, winners: pa.Table) -> list[int]:
-    """Type and keep winners; returns the indexes of those that could not be typed."""
+    """Convert the winning changes to the table's types and keep them; returns the indexes of those that do not fit."""
     if not (winners.num_rows and planning.plan.columns.landing):
         planning.counts["superseded"] += winners.num_rows  # no change ever carried a row: there is none to delete
         return []
@@ -215,9 +215,9 @@ def _reject(planning: _Planning, line: Line, failure: Failure) -> None:
 
 
 def _decide(planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLeft) -> set[str]:
-    """Decide *keys* by the definition, from their *chosen* changes.
+    """Apply the plan rule to each of *keys*; *chosen* are their changes.
 
-    Returns the keys whose winner could not be typed: they are decided again without it.
+    Returns the keys whose winning change does not fit the types: they are decided again without it.
     """
     plan = planning.plan
     logged: list[Logged] = []
@@ -289,7 +289,7 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
 
 
 def _refuse_two_loads(plan: TablePlan, changes: pa.Table) -> None:
-    """Refuse rows of a full load that differ for one key in two partitions: which is right is unknown (K-18)."""
+    """Refuse rows of a full load that differ for one key in two partitions: the right one is unknown (K-18)."""
     first: dict[tuple[str, str], Line] = {}
     for line in loaded_rows(changes).to_pylist():
         other = first.setdefault((line["epoch"], line["key"]), line)
@@ -321,7 +321,7 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
 
 
 def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
-    """The changes as rows of the table's files. Raises ``SCHEMA_CHANGED``, ``VALUE_INVALID``."""
+    """Convert changes to rows of the table's files. Raises ``SCHEMA_CHANGED`` and ``VALUE_INVALID``."""
     if found := doubt_by_deletes(plan.begins.loaded_keys, changes):
         raise PlanStop("VALUE_INVALID", found)
     landing = plan.columns.landing
@@ -361,7 +361,7 @@ def _only_matching(plan: TablePlan, typed: Typed, changes: pa.Table, where: Cond
 
 
 def _told_from_null(plan: TablePlan, typed: Typed, null: str) -> Typed:
-    """The rows without those of which the service would read a value as NULL; these are failures (F-22)."""
+    """Remove rows with a value that the service would read as NULL in a text file; they become failures (F-22)."""
     bad: dict[int, Failure] = {}
     for column in plan.columns.landing:
         if column.tells or column.salted:

@@ -1,4 +1,4 @@
-"""Selects the logged changes that count for a table: each stage takes the plan and the changes, and returns changes."""
+"""Selects the logged changes that count for a table's plan: not those in its load, or of an earlier generation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from spark_jobs.plan.table_plan import PlanStop, TablePlan
 
 
 def read_as_now(changes: pa.Table, former: Sequence[FormerColumn]) -> pa.Table:
-    """Give rows the columns of today: rename or drop each former column in the rows up to its last position.
+    """Give rows the present column names: rename or drop each former column, up to its last position.
 
-    *changes* need the column ``order``. Only rows that have a former column are decoded.
+    *changes* need the column ``order``. Only rows that have such a column are decoded.
     """
     for one in former:
         changes = _renamed(changes, one)
@@ -57,7 +57,7 @@ def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
 
 
 def _carries(cols: str, former: FormerColumn) -> bool:
-    """Whether rows with this list have the column; a row with both names was read when the other one was there."""
+    """Whether rows with this list have the former column; with both names, they were read when the new one existed."""
     names = {name for name, *_ in msgspec.json.decode(cols)}
     return former.column in names and former.now not in names
 
@@ -78,32 +78,32 @@ def _name_of_now(name: str, former: FormerColumn) -> str | None:
 
 
 Read = Callable[[pc.Expression], pa.Table]
-"""The changes of a table that fulfil a condition, whatever their key bucket."""
+"""Reads the changes of a table that meet a condition, of any key bucket."""
 
 
 class CountingChanges:
     """Reads the changes of one table that count for its plan, each with its sortable ``order`` over all epochs.
 
-    *of_keys* reads changes of keys in the plan's *history_files*; *any* those of all files of the plan that fulfil a
-    condition; *older* the published ones of all other files of the log.
+    The arguments are functions that read log files: *of_keys* the changes of keys in the plan's *history_files*; *any*
+    changes in all files of the plan; *older* published changes in all other files of the log.
     """
 
     def __init__(self, plan: TablePlan, of_keys: Callable[[Sequence[str]], pa.Table], any: Read, older: Read) -> None:
         self._plan, self._of_keys, self._any, self._older = plan, of_keys, any, older
 
     def history(self, keys: Iterable[str]) -> pa.Table:
-        """Changes of some keys that the target has."""
+        """The changes of these keys that the target already has."""
         return self._published(self._of_keys(sorted(keys)))
 
     def any(self, condition: pc.Expression) -> pa.Table:
-        """Changes of any key in the set to publish."""
+        """The changes that meet a condition, of any key bucket, up to the position that is published now."""
         changes, cut = eligible(self._plan, self._any(condition)), self._plan.cut
         if cut is None or cut.position_to is None:
             return changes
         return changes.filter(pc.less_equal(changes["order"], cut.position_to))
 
     def older(self, condition: pc.Expression) -> pa.Table:
-        """Changes that the target has, from files that a plan rarely has to read."""
+        """Changes that the target has, from older files, which a plan rarely has to read."""
         return self._published(self._older(condition))
 
     def _published(self, changes: pa.Table) -> pa.Table:
@@ -112,7 +112,7 @@ class CountingChanges:
 
 
 def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes that count for the present generation of a table, each with its ``order``.
+    """The changes that count for the table's present generation, each with its ``order``.
 
     Raises PlanStop with ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12), ``RELOAD_SEEN`` (G-125).
     """
@@ -122,7 +122,7 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 
 def _of_generation(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """Without rows that the initial load of another generation left in the log: old rows would come back."""
+    """Remove rows of another generation's initial load; otherwise old rows would come back."""
     counts = _by_epoch(changes, lambda epoch: is_of_generation(epoch, plan.begins.generation), pa.bool_())
     return changes.filter(counts) if counts.false_count else changes
 
@@ -137,7 +137,7 @@ def _in_order(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 
 def _keyed_by_place(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """Without a key every change is a row of its own: its place in the order is used as key."""
+    """In a table without a key, use each change's position as its key, because every change is a row of its own."""
     if plan.keys:
         return changes
     for line in changes.filter(pc.not_equal(changes["op"], INSERT)).slice(0, 1).to_pylist():
@@ -149,7 +149,7 @@ def _keyed_by_place(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 
 def _not_in_load(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """Without changes that the initial load already has, or that are older than the newest load."""
+    """Remove changes that the initial load already contains, or that are older than the newest full load."""
     begins = plan.begins
     if begins.stream_from is None:
         return changes
@@ -169,7 +169,7 @@ _STAGES: tuple[Callable[[TablePlan, pa.Table], pa.Table], ...] = (
 
 
 def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> pa.Array:
-    """Whether each row is of the newest load or newer; *since* says which rows are above the older changes."""
+    """For each row, whether it belongs to the newest full load or is newer; *since* is true for later positions."""
     origins, positions = changes["origin"].combine_chunks(), changes["pos"].combine_chunks()
     origins = origins if pa.types.is_dictionary(origins.type) else origins.dictionary_encode()
     partitions = [partition_of(origin) for origin in origins.dictionary.to_pylist()]
@@ -193,7 +193,7 @@ def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> 
 
 
 def loaded_rows(changes: pa.Table) -> pa.Table:
-    """The rows of a source's own full load (K-18), but not those of an initial load of ours."""
+    """The rows of the source's own full load (K-18), without those of our initial load."""
     is_theirs = pc.invert(_by_epoch(changes, is_load_epoch, pa.bool_()))
     return changes.filter(pc.and_(is_theirs, pc.starts_with(changes["pos"].combine_chunks(), f"{LOAD_MAJOR}:")))
 
@@ -204,7 +204,7 @@ def of_keys(changes: pa.Table, keys: Collection[str]) -> pa.Table:
 
 
 def _by_epoch(changes: pa.Table, answer: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
-    """What is answered for the stream incarnation of each row."""
+    """An array with what *answer* returns for each row's epoch."""
     # Tables are read together and share a dictionary: it may name streams that only another table has.
     epochs = changes["epoch"].combine_chunks().dictionary_encode()
     return pa.array(map(answer, epochs.dictionary.to_pylist()), kind).take(epochs.indices)

@@ -1,4 +1,4 @@
-"""The plan of a table: what a worker must know to decide which changes are published next, and what it answers."""
+"""The input and the result of planning one table in a worker."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.plan.loaded_columns import LoadedColumn
 
 Identity = tuple[str, str, str | None]
-"""Epoch, position text and key of a change."""
+"""Epoch, position and key of a change."""
 
 
 @dataclass(frozen=True)
 class PlanColumns:
-    """The columns of the table's files (*landing*), every source type, and how columns of logged rows are read.
+    """The columns of the table's files (*landing*), all source types, and how columns of logged rows are read.
 
-    *former* columns have another name today, or are no longer there; *gone* ones were dropped, by the place of the last
-    row that carries them; *unread* ones are, or were, left out by the mirror file. *completing*: earlier changes
-    complete updates (G-04). *of_reading*: rows have the columns of the time when they were read. *null_text* is that of
-    text files. Rows fulfil *where* (G-193).
+    *former* columns were renamed or dropped; *gone* maps dropped ones to the position of the last row with them;
+    *unread* ones are, or were, left out by the mirror file. *completing*: partial updates are completed from earlier
+    changes (G-04). *of_reading*: rows have the columns of the time when they were read. *null_text* stands for NULL in
+    text files. Only rows that fulfil *where* are published (G-193).
     """
 
     landing: tuple[LandingColumn, ...]
@@ -53,7 +53,7 @@ class PlanColumns:
         return any(column.tells == DELETED_AT for column in self.landing)
 
     def required_at(self, order: str) -> set[str]:
-        """The columns that a row at a place needs: dropped ones only up to their last row."""
+        """The columns that a row at this position must have; dropped ones only up to their last row."""
         return {column for column in self.types if column not in self.gone or order <= self.gone[column]}
 
 
@@ -61,9 +61,9 @@ class PlanColumns:
 class Beginning:
     """What the table's present generation began with; older changes do not count.
 
-    Positions of *stream_epoch* below *stream_from* are in the initial load. *newest_load* is the source's own full load
-    in the log (G-125). *loaded*: it began with a load that is not in the log, of which *loaded_keys* are the key
-    columns.
+    Changes of epoch number *stream_epoch* below *stream_from* are in the initial load. *newest_load* is the source's
+    own full load in the log (G-125). *loaded*: it began with a load that is not in the log, with the key columns
+    *loaded_keys*.
     """
 
     generation: int = 1
@@ -75,10 +75,10 @@ class Beginning:
 
 
 class Cut(NamedTuple):
-    """Where a publication begins and ends, where transactions wait until they are complete (I4, C-88).
+    """The positions between which changes are published, if they wait for complete transactions (I4, C-88).
 
-    The target has the batches published before up to the order *position_from*; changes up to *position_to* are
-    published (None: all). *batches* are the new ones that hold such changes; others may be in the same files.
+    Of earlier batches, the target has the changes up to *position_from*; changes up to *position_to* are published now
+    (None: all). *batches* are the new batches with such changes; their files may contain other batches.
     """
 
     position_from: str
@@ -96,12 +96,12 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a worker must know to plan one table, or some key *buckets* of it.
+    """What a worker needs to plan one table, or some key *buckets* of it.
 
-    Changes of batches above *batch_from* are new, in *new_files*. *history_files* are earlier ones that may have
-    changes as new as the oldest new one, or all where earlier changes complete rows. *highest* is the highest position
-    up to *batch_from*. Below *horizon* the log may lack changes. *rejected* are dead letters, which decide nothing.
-    *lacks_rows*: the last values of a row may be nowhere in the log (G-192).
+    Changes of batches above *batch_from* are new, and in *new_files*. *history_files* contain earlier changes that may
+    be as new as the oldest new one, or all of them if rows are completed. *highest* is the highest position up to
+    *batch_from*. Below *horizon* the log may lack changes. *rejected* are changes whose values do not fit; they are
+    ignored. *lacks_rows*: the log may lack the last values of a row (G-192).
     """
 
     source: str
@@ -121,7 +121,7 @@ class TablePlan:
 
     @property
     def incomplete_up_to(self) -> str | None:
-        """The order up to which the log may lack rows of the table; None: it has all of them."""
+        """The position up to which the log may lack rows of the table; None: it has all of them."""
         if self.horizon is not None:
             # A semicolon sorts behind the colon that follows the transaction: its own changes are below it.
             return f"{self.horizon.ordinal:06d}:{self.horizon.major};"
@@ -129,11 +129,11 @@ class TablePlan:
 
 
 class PlannedRows(NamedTuple):
-    """What a plan publishes, typed, and what became of every new change.
+    """The rows to publish, and the number of new changes by outcome.
 
     *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
-    + waiting + filtered (I1). *rejected* are the dead letters found here. From the place *unverified* on, only a before
-    image shows that keys have no row (G-115).
+    + waiting + filtered (I1). *positions* are the lowest and highest published ones. *rejected* are dead letters found
+    here. From position *unverified* on, deletes are proved only by a before image (G-115).
     """
 
     rows: pa.Table
@@ -144,9 +144,9 @@ class PlannedRows(NamedTuple):
 
 
 class PlanStop(Exception):
-    """The table cannot be published as it is: a stable code, and what was found.
+    """Raised when the table cannot be published as it is; with a stable code and text.
 
-    *at* is the place from which that is so; None where no place divides what can be published from the rest.
+    *at* is the position from which that is so; None if it concerns the complete table.
     """
 
     def __init__(self, code: str, what: str, at: str | None = None) -> None:

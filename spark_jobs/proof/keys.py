@@ -1,6 +1,6 @@
-"""Finds the keys that differ between two sides, and which of them the log has a change of.
+"""Finds the keys that differ between source and target, and which of them have a change in the log.
 
-Hashes of rows are joined, never the rows: by Spark, or by DuckDB where the sides are small.
+Only hashes of rows are joined, never the rows: by Spark, or by DuckDB if both sides are small.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STAYS = ["k1", "k2"]
 
 
 def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSum]:
-    """The cells of a side, from the sums of its partitions. Raises what a worker met."""
+    """The sums of each cell (a part of the rows, by key hash) of one side. Raises the errors of workers."""
     if not needs_spark(spark, side.size):
         return add_sums(map(pickle.loads, lines_here(side, SumCells(shape), SUMS)["sums"].to_pylist()))
     parts = []
@@ -44,10 +44,11 @@ def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSu
 def differing_keys(
     spark: SparkSession, sides: Sequence[Side], shape: Shape, cells: frozenset[int], before: pa.Table | None, most: int
 ) -> pa.Table:
-    """``k1, k2, key, kind, times, columns``: the first *most* keys of some cells that are not the same on both sides.
+    """The first *most* keys in *cells* that differ between the sides: ``k1, k2, key, kind, times, columns``.
 
-    *columns* are places of columns that differ, where both sides have the key once. *times* is 1, or, where the whole
-    row is the key, how many rows one side has more. After a look *before* no other key counts.
+    *k1* and *k2* are the key's hash. *columns* are the indexes of the columns that differ. *times* is 1, or without a
+    key the number of rows that one side has more. With *before*, the result of an earlier look, only its keys are
+    compared.
     """
     work, keyed = HashKeys(shape, cells), bool(shape.keys)
     if not needs_spark(spark, sum(side.size for side in sides)):
@@ -79,7 +80,7 @@ _COUNTED = f"CASE WHEN ours > theirs THEN '{Kind.MISSING}' ELSE '{Kind.EXTRA}' E
 
 
 def _joined_here(sides: Sequence[pa.Table], before: pa.Table | None, most: int, *, keyed: bool) -> pa.Table:
-    """The same as :func:`_joined` and what follows it, of two small sides."""
+    """The same as :func:`differing_keys` for two small sides, in DuckDB."""
     import duckdb
 
     times, differ, kind = ("1", "differ", _KEYED) if keyed else ("abs(ours - theirs)", "ours <> theirs", _COUNTED)
@@ -146,7 +147,7 @@ def _by_key(rows: DataFrame, side: str) -> DataFrame:
 def logged_among(
     spark: SparkSession, root: Place, files: Sequence[str], chosen: pc.Expression, keys: pa.Table, rows: int
 ) -> pa.Array:
-    """The *keys* of which log files hold a *chosen* row; the files have about so many *rows*."""
+    """Those of *keys* that have a row in the log files that meets *chosen*; the files have about *rows* rows."""
     size = rows * ROW_BYTES
     tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
     look = partial(_logged, root, chosen, keys["key"].combine_chunks())
@@ -157,6 +158,6 @@ def logged_among(
 
 
 def _logged(root: Place, chosen: pc.Expression, keys: pa.Array, files: Sequence[str]) -> pa.Array:
-    """Those of *keys* that some log files have a *chosen* row of."""
+    """Those of *keys* that have a row in these log files that meets *chosen*."""
     chosen &= pc.field("key").isin(keys)
     return log_rows(root, files).to_table(columns=["key"], filter=chosen, use_threads=False)["key"].unique()

@@ -1,8 +1,8 @@
-"""The target's side of a proof: the rows of a mirrored Delta table at one version, read where they lie.
+"""The target's side of a proof: the rows of a mirrored Delta table at one version, read directly from its files.
 
-delta-rs shows the driver which files the version has; workers read them. Delta's own reader for Spark takes a second
+delta-rs lists the files of the version in the driver; workers read them. Delta's own reader for Spark takes a second
 more for a few rows, and keeps the login in Spark's configuration. Public source: the Delta protocol, *Column Mapping*,
-*Deletion Vectors*: a partition's columns are in the log alone, and a column that a file lacks is NULL in it.
+*Deletion Vectors*: partition columns are in the log only, and a column missing in a file is NULL.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _READ = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Features of a table that are dealt with here, or change nothing of its rows."""
+"""Reader features of Delta that are handled here, or do not change the rows."""
 ((_DELETED_AT, *_),) = extra_columns([(DELETED_AT, "")])
 _OF_FILES = ("path", "size_bytes", "partition")
 _PIECE_BYTES = 16 * 2**20
@@ -54,9 +54,9 @@ _ROWS_AT_ONCE = 65_536
 
 
 class _Piece(NamedTuple):
-    """One of so many parts of a file, by row groups.
+    """A part of a file, by row groups: number *part* of *parts*.
 
-    *size* is about that of the part; *given* are the values of the partition that it is of.
+    *size* is its approximate size in bytes; *given* are the partition columns' values.
     """
 
     path: str
@@ -68,14 +68,14 @@ class _Piece(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """The source's names of columns, by what tells them in a file: their ids, or their names there, folded."""
+    """Maps columns in files to the source's names, by column id or by name in folded case."""
 
     by_id: bool
     columns: Mapping[str, str]
     types: Mapping[str, pa.DataType]
 
     def of(self, schema: pa.Schema) -> dict[str, str]:
-        """The source's names by those in one file."""
+        """The source's column name for each column name in one file."""
         told = {field.name.casefold(): field.name for field in schema}
         if self.by_id:
             told = {(field.metadata or {}).get(b"PARQUET:field_id", b"").decode(): field.name for field in schema}
@@ -83,10 +83,10 @@ class _Names(NamedTuple):
 
 
 class Target(Side):
-    """A mirrored table at one version; *version* is None where there is no Delta table.
+    """A mirrored table at one version; *version* is None if there is no Delta table.
 
-    *changed* is when that version came to be. *renamed* has the target's names by the source's (G-120). Raises
-    ``PROOF_FAILED``, and what the storage does.
+    *changed* is when that version was committed. *renamed* maps names at the source to names at the target (G-120).
+    Raises ``PROOF_FAILED``, and the errors of the storage.
     """
 
     def __init__(self, spark: SparkSession, place: Place | None, renamed: Mapping[str, str] | None = None) -> None:
@@ -111,7 +111,7 @@ class Target(Side):
         self.changed = committed_at(place, self.version)
         schema = pa.schema(table.schema().to_arrow())
         sources = {field.name: at_source.get(field.name.casefold(), field.name) for field in schema}
-        # Of what made a row the source's table says nothing (G-118).
+        # The source has no columns for what `extra_columns` add (G-118).
         landed = {field: _landing(field, sources[field.name]) for field in schema}
         self.columns = tuple(column for column in landed.values() if not column.tells)
         of_source = [field for field, column in landed.items() if column.tells in (None, DELETED_AT)]
@@ -122,7 +122,6 @@ class Target(Side):
         self.size = sum(piece.size for piece in self._pieces)
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """As :class:`~spark_jobs.proof.sides.Side`."""
         place, names = self._place, self._names
         if place is None or not self._pieces:
             return work(())
@@ -134,7 +133,7 @@ class Target(Side):
         return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """As :class:`~spark_jobs.proof.sides.Side`, but always of all rows: *work* selects the cells, not *ranges*."""
+        """Always all rows: *work* selects the cells, not *ranges*."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         place, names = self._place, self._names
@@ -148,9 +147,9 @@ class Target(Side):
 
 
 def tables_place(mirror: Mirror) -> Place:
-    """Where a mirror's tables are: in the folder or storage that its file names, else in its item of OneLake.
+    """Where the mirrored tables are: the place that the mirror file names, else its item in OneLake.
 
-    Raises ``CONFIG_INVALID``, ``PLACE_MISSING``, and what storage and Fabric API do.
+    Raises ``CONFIG_INVALID``, ``PLACE_MISSING``, and the errors of the storage and the Fabric API.
     """
     if mirror.landing_zone.tables is not None:
         root = folder_place(mirror, mirror.landing_zone.tables)
@@ -177,9 +176,9 @@ def tables_place(mirror: Mirror) -> Place:
 
 
 def table_place(root: Place, folder: str) -> Place | None:
-    """Where the table of a landing zone folder can be read; None when there is none."""
+    """The place of the Delta table for a landing zone folder; None if there is none."""
     schema, table = split_table_folder(folder)
-    # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
+    # A table without schema comes into the default one, or is at the top if there are no schemas (F-03).
     places = [root / DEFAULT_SCHEMA / table, root / table] if schema is None else [root / schema / table]
     return next((place for place in places if (place / "_delta_log").is_dir()), None)
 
@@ -204,14 +203,14 @@ def _pieces(table: DeltaTable, place: Place, sources: Mapping[str, str]) -> Iter
 
 
 def _shared_out(pieces: Sequence[_Piece]) -> Iterator[Sequence[_Piece]]:
-    """The pieces of each task: of files of many rows one, of small ones many."""
+    """The pieces for each task: one piece of a large file, or several small ones."""
     tasks = min(len(pieces), 1 + sum(piece.size for piece in pieces) // _PIECE_BYTES)
     borders = [len(pieces) * at // tasks for at in range(tasks + 1)]
     return (pieces[low:high] for low, high in pairwise(borders))
 
 
 def _rows(table: Place, names: _Names, pieces: Sequence[_Piece]) -> Iterator[pa.Table]:
-    """The rows of pieces, with their columns called as at the source."""
+    """The rows of these pieces, with the column names of the source."""
     for piece in pieces:
         try:
             yield from _rows_of(table, piece, names)
@@ -264,7 +263,7 @@ def _unreadable(what: str, where: str) -> TransientError:
 
 
 def _told(field: pa.Field, mode: str) -> str:
-    """What tells a column in files, by the mode of the table's column mapping."""
+    """How a column is identified in files: by id, physical name or name, depending on the column mapping mode."""
     metadata: Mapping[bytes, bytes] = field.metadata or {}
     match mode:
         case "id":

@@ -1,6 +1,6 @@
-"""Proves in a worker: turns typed rows into sums of cells or hashes of keys, so that no row leaves the worker.
+"""Compares in a worker: turns rows into sums of hashes, or hashes of keys, so that no row leaves the worker.
 
-Source and target go through the same functions, so equal rows give equal numbers whatever they came from.
+Source and target use the same functions, so equal rows give equal numbers.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Work = Callable[[Tables], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Shape:
-    """How rows of both sides are compared: all columns of either side, in types that hold the values of both.
+    """How rows of both sides are compared: all columns of both, in types that hold the values of both.
 
-    Without *keys* the whole row is what is counted. The ranges of the column *split*, with typed *borders* between
-    them, are a part of the cells.
+    Without *keys* the complete row is the key. If *split* is a column, its values are divided into ranges at *borders*,
+    and each cell belongs to one range.
     """
 
     columns: tuple[LandingColumn, ...]
@@ -57,28 +57,27 @@ class Shape:
 
     @property
     def schema(self) -> pa.Schema:
-        """The rows as they are compared."""
+        """The Arrow schema in which rows are compared."""
         return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in self.columns])
 
     @property
     def ranges(self) -> int:
-        """How many ranges there are."""
         return len(self.borders) + 1
 
     @property
     def buckets(self) -> int:
-        """How many buckets of keys each of them has."""
+        """The number of key buckets in each range."""
         return BUCKETS_OF_TABLE if self.split is None else BUCKETS_OF_RANGE
 
     def cells(self, rows: pa.Table, key_hash: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """The cell of each row, a function of the row alone, so that both sides agree wherever they read it."""
+        """The cell of each row, which depends on the row alone, so that both sides agree on it."""
         bucket = (key_hash % np.uint64(self.buckets)).astype(np.int64)
         if self.split is None:
             return bucket
         return self.range_of(rows[self.split]) * self.buckets + bucket
 
     def range_of(self, values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-        """The range of each value of the split column; that of NULL is the first."""
+        """The range of each value of the split column; NULL belongs to the first."""
         kind = arrow_type(next(c.type for c in self.columns if c.name == self.split))
         borders = pa.array(self.borders, kind)
         whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
@@ -90,7 +89,7 @@ class Shape:
 
 
 def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
-    """Rows of one side in the shape's columns and types; one that it lacks is NULL. Raises ``SCHEMA_CHANGED``."""
+    """Rows of one side in the shape's columns and types; a missing column is NULL. Raises ``SCHEMA_CHANGED``."""
     arrays = []
     for field in shape.schema:
         if field.name not in rows.column_names:
@@ -113,12 +112,12 @@ def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
 
 @dataclass(frozen=True)
 class SumCells:
-    """Sums up the rows of one partition by cell."""
+    """Sums up the row hashes of one partition by cell."""
 
     shape: Shape
 
     def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
-        """One line: the sums, or the error that a worker cannot raise through Spark."""
+        """Yield one line: the sums, or the error, because a worker cannot raise ours through Spark."""
         places = self.shape.ranges * self.shape.buckets
         counts = np.zeros(places, np.int64)
         lanes = np.zeros((2, places), np.uint64)
@@ -146,13 +145,13 @@ class SumCells:
 
 @dataclass(frozen=True)
 class HashKeys:
-    """The keys of some cells, each row of them as hashes: of its key, of the whole, and of each column."""
+    """Hashes the rows of some cells: the key, the complete row, and each column."""
 
     shape: Shape
     cells: frozenset[int]
 
     def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
-        """A line for each row; an error, which a worker cannot raise through Spark, is a line of its own."""
+        """Yield one line for each row; an error is a line, because a worker cannot raise ours through Spark."""
         wanted = np.array(sorted(self.cells), np.int64)
         try:
             for table in tables:
@@ -189,7 +188,7 @@ class HashKeys:
 
 
 def key_texts(rows: pa.Table, shape: Shape) -> pa.Array:
-    """The canonical key of each row, as the change log spells it; without key the whole row as JSON, cut at 1,000."""
+    """The key of each row as the change log spells it; without a key the row as JSON, cut at 1,000 characters."""
     types = {column.name: type_of_landed_key(column.type) for column in shape.columns}
     names: Sequence[str] = shape.keys or list(types)
     texts = []

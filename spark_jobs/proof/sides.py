@@ -1,7 +1,7 @@
-"""Reads the source's side of a proof, from a database or an export, and defines the two sides.
+"""Defines the two sides of a proof, source and target, and reads the source's: from a database or an export.
 
-Spark's workers read each side and return only what a function computes from its typed rows, never the rows. The job's
-own process reads small sides.
+Spark's workers read each side and return only what a function computes from its rows, never the rows themselves. Small
+sides are read in the job's own process.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ _ROWS_PER_PIECE = 1_000_000
 
 
 class Split(NamedTuple):
-    """The column that cuts a source into ranges, and the typed values between them."""
+    """The column by which a source is divided into ranges, and the typed values between them."""
 
     column: str
     borders: tuple[Any, ...]
 
 
 class Side(Protocol):
-    """The rows of one side; *size* is about how many bytes they are."""
+    """The rows of one side; *size* is their approximate number of bytes."""
 
     size: int
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """Read all rows in threads of this process; return what *work* makes of each part of them."""
+        """Read all rows in threads of this process, and return what *work* computes from each part of them."""
         ...
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """Return what *work* makes of the rows, of some *ranges* of the shape if given; read when it is asked for."""
+        """A DataFrame of what *work* computes from the rows, or only from these *ranges*; evaluated later, as usual."""
         ...
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask a frame; turn what Spark raises into our error where its cause is known."""
+        """Evaluate a frame; errors of Spark are converted to ours if their cause is known."""
         return ask()
 
 
 class Source(Side, Protocol):
-    """The source's side: what it is in words, its columns in order, and how it is cut.
+    """The source's side: its description for messages, its columns in order, and how it is divided.
 
-    *since* is, of an export, the commit from which on it may lack changes; None: it lacks nothing.
+    *since* is the commit from which on an export may lack changes; None if nothing can be missing.
     """
 
     text: str
@@ -87,7 +87,7 @@ class Source(Side, Protocol):
 
 
 class JdbcSource(Source):
-    """A table of the source database, read in ranges, with the limits of an initial load."""
+    """A table of the source database, read in ranges, with the limits of its initial load."""
 
     def __init__(
         self,
@@ -118,19 +118,17 @@ class JdbcSource(Source):
                 self.split = Split(column.name, borders)
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """As :class:`Side`."""
         each = self._on_rows(work)
         with self._turn():
             found = self._table.read(self.columns, *self._parts(), lambda _, rows: list(each(rows)), self._pace)
         return chain.from_iterable(found)
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """As :class:`Side`."""
         split, parts = self._parts(None if shape.split is None else ranges)
         return self._table.frame(self.columns, split, parts, self._on_rows(work), schema, self._pace)
 
     def _parts(self, chosen: Collection[int] | None = None) -> tuple[SplitColumn | None, Sequence[Range]]:
-        """Return how it is cut, and the parts with some of its ranges, or with all."""
+        """The split column and the ranges to read: those chosen, or all; neighbours are merged."""
         split, ranges = self._cut or (None, [Range(None, None, True)])
         most = -(-len(ranges) // self._chunks)
         runs = _runs(range(len(ranges)) if chosen is None else sorted(chosen), most)
@@ -141,17 +139,16 @@ class JdbcSource(Source):
         return lambda batches: work(JdbcRows(batches, columns, schema, where))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """As :class:`Side`."""
         with self._turn():
             return self._table.asked("reading its rows", ask)
 
     def _turn(self) -> AbstractContextManager[Any]:
-        """Let tables with a limit take turns: two at once would read at twice the limit."""
+        """Let tables with a limit wait for each other: two at once would read at twice the limit."""
         return nullcontext() if self._pace == Pace() else _LIMITED[self._connection]
 
 
 class ExportSource(Source):
-    """An export of a known position; it does not change while the target goes on."""
+    """An export, which does not change while the target does."""
 
     def __init__(
         self,
@@ -180,13 +177,11 @@ class ExportSource(Source):
         self.since = since
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """As :class:`Side`."""
         each = self._on_rows(work)
         tasks = run_job(self._spark, self.text, lambda piece: list(each(piece)), self._pieces, self.size, THREADS)
         return chain.from_iterable(tasks)
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """As :class:`Side`; an export has no ranges."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
@@ -197,12 +192,12 @@ class ExportSource(Source):
 
 
 def proof_source(table: Table, export: ProofExport | None) -> ProofExport | JdbcLoad | None:
-    """Return where to read the source's rows of a table: the caller's export, or the setting in the mirror file."""
+    """Where the source's rows of a table are read: the caller's export, or the setting in the mirror file."""
     return export or table.prove or (table.initial_load if isinstance(table.initial_load, JdbcLoad) else None)
 
 
 def source_unnamed(tables: Sequence[str]) -> UsageError:
-    """Return the refusal of a proof of tables whose source rows have no place in the mirror file."""
+    """The error if the mirror file does not say where the source's rows of these tables can be read."""
     return UsageError(
         f"the mirror file does not say where the source's rows of {', '.join(tables)} can be read",
         "set `prove` of the table to a connection or an export, or name one with --export",
@@ -218,10 +213,10 @@ def source_side(
     gone: Collection[str] = (),
     streamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Source:
-    """Open the source's side of a table. Raises ``CONFIG_INVALID``, or what the source does.
+    """Open the source's side of a table. Raises ``CONFIG_INVALID``, and the errors of the source.
 
-    Columns that are *gone* may be missing, though `columns` lists them. *streamed* are the columns' types in the
-    changes: a database's texts have their digits (G-114).
+    Columns in *gone* were dropped and may be missing. *streamed* are the columns' types in changes, because texts from
+    a database are written with their digits (G-114).
     """
     chosen = proof_source(table, export)
     if chosen is None:
@@ -250,7 +245,7 @@ def _read_source(
 
 
 class ChangedSource(Source):
-    """A source of which each piece of rows is changed as published rows are: hashed (G-121) or filtered (G-193)."""
+    """A source whose rows are changed as published rows are: hashed (G-121) or filtered (G-193)."""
 
     def __init__(self, source: Source, change: Callable[[pa.Table], pa.Table]) -> None:
         self._source, self._change = source, change
@@ -258,11 +253,9 @@ class ChangedSource(Source):
         self.split, self.size = source.split, source.size
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """As :class:`Side`."""
         return self._source.lines(self._on_changed(work))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """As :class:`Side`."""
         return self._source.frame(shape, self._on_changed(work), schema, ranges)
 
     def _on_changed(self, work: Work) -> Work:
@@ -270,17 +263,16 @@ class ChangedSource(Source):
         return lambda tables: work(map(change, tables))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """As :class:`Side`."""
         return self._source.asked(ask)
 
 
 def hashed_source(source: Source, columns: Sequence[str], salt: Salt) -> Source:
-    """Return a source with hashes in the columns that the target's files hash (G-121)."""
+    """Return a source whose columns are hashed as in the target's files (G-121)."""
     return ChangedSource(source, partial(hashed_rows, columns=columns, salt=salt))
 
 
 def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
-    """Return the lines that *work* makes of a side's rows in this process; raise the error in one of them."""
+    """The lines that *work* computes from a side's rows in this process; raises the error in one of them."""
     lines = pa.Table.from_batches(side.lines(work), schema)
     errors = lines["error"].drop_null()
     if len(errors):
@@ -289,9 +281,9 @@ def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
 
 
 def kept(side: Side, frame: DataFrame) -> DataFrame:
-    """Read a frame of a side now and once; keep it on disk until it is unpersisted.
+    """Evaluate a frame now, and keep it on disk until it is unpersisted, so that it is read only once.
 
-    Raises a worker's error, which comes back as a line: Spark would bury it in a stack of its own.
+    Raises a worker's error, which arrives as a row: Spark would hide it in a stack trace.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F
@@ -308,7 +300,7 @@ def kept(side: Side, frame: DataFrame) -> DataFrame:
 
 
 def _runs(places: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Return first and last of each run of neighbours, none longer than *most*."""
+    """First and last of each run of consecutive numbers; no run is longer than *most*."""
     runs: list[tuple[int, int]] = []
     for _, group in groupby(enumerate(places), key=lambda item: item[1] - item[0]):
         run = [place for _, place in group]

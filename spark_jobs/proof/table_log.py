@@ -1,7 +1,7 @@
-"""What delta-rs does not tell of a Delta table's log: deletion vectors, read where they lie, and the time of a commit.
+"""Reads from a Delta table's log what delta-rs does not return: deletion vectors, and the time of a commit.
 
-delta-rs finds no deletion vectors where a blank is in the address of a table in object storage, and lets no other
-thread run while it asks a distant storage for a time. Public source: the Delta protocol; RoaringBitmap, *Format
+delta-rs finds no deletion vectors if there is a blank in the table's address in object storage. It also blocks all
+threads while it asks a remote storage for a time. Public source: the Delta protocol; RoaringBitmap, *Format
 specification*.
 """
 
@@ -39,7 +39,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class DeletionVector(NamedTuple):
-    """Where the log says that the places of a file's deleted rows are kept."""
+    """Where the positions of a file's deleted rows are stored, as the log describes it."""
 
     storage: str
     text: str
@@ -48,7 +48,7 @@ class DeletionVector(NamedTuple):
     rows: int
 
     def positions(self, table: Place) -> Positions:
-        """The places of the deleted rows in their file, ascending. Raises ValueError, or OSError, for a wrong log."""
+        """The positions of the deleted rows in their file, ascending. Raises ValueError or OSError if damaged."""
         try:
             found = _positions(self._content(table))
         except struct.error as error:
@@ -72,7 +72,7 @@ class DeletionVector(NamedTuple):
 
 
 def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | None]:
-    """The deletion vector of every file that a version has, and of some that it has no more, by path in the table."""
+    """The deletion vector (or None) of each file of a version, and of some older files, by path in the table."""
     log = table / "_delta_log"
     names = [path.name for path in log.glob("*")]
     begun, checkpoint = _newest_checkpoint(names, version)
@@ -87,7 +87,7 @@ def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | N
 
 
 def committed_at(table: Place, version: int) -> datetime:
-    """When a version came to be, as its writer says, or else the storage. Raises OSError if the commit is not there."""
+    """When a version was committed, by the commit or else by the storage. Raises OSError if it is missing."""
     file = table / "_delta_log" / f"{version:020}.json"
     told = (action.get("commitInfo") for action in _actions(table / "_delta_log", file.name))
     stamp = next((info["timestamp"] for info in told if info and "timestamp" in info), None)
@@ -95,7 +95,7 @@ def committed_at(table: Place, version: int) -> datetime:
 
 
 def _newest_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
-    """The newest checkpoint of which all parts are there, with its version; -1 and none: there is none."""
+    """The version and file names of the newest complete checkpoint; -1 and an empty list if there is none."""
     parts: dict[tuple[int, int, str], list[str]] = defaultdict(list)
     for name in names:
         if found := _CHECKPOINT.fullmatch(name):
@@ -143,7 +143,7 @@ def _positions(content: bytes) -> Positions:
 
 
 def _bitmap(content: bytes, at: int) -> tuple[Positions, int]:
-    """One bitmap of 32 bits that begins at a place, and the place behind it."""
+    """Decode the 32-bit bitmap that begins at *at*; returns its positions, and where the next one begins."""
     cookie, count = struct.unpack_from("<II", content, at)
     runs = np.zeros(0, np.uint8)
     if cookie & 0xFFFF == _RUNS:

@@ -1,7 +1,7 @@
-"""Publishes the logged changes of every table that its gate lets pass, all tables together.
+"""Publishes the logged changes of every table that passes the gate, all tables together.
 
-Each table follows the publish protocol (:mod:`spark_jobs.publish.driver`). This module says what a table's next
-changes are; one job computes the rows of all tables.
+Each table follows the publish protocol (:mod:`spark_jobs.publish.driver`). This module finds a table's next changes;
+one Spark job computes the rows of all tables.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ log = logging.getLogger(__name__)
 
 _TASKS_PER_CORE = 3
 _LEAST_ROWS, _MOST_ROWS = 2**14, 2**18
-"""So many rows of small tables are in one task: each task opens the log files, and holds its rows in memory."""
+"""The least and most rows of small tables in one task: a task opens log files, and holds its rows in memory."""
 
 
 class Published(NamedTuple):
-    """What a run did: new file numbers per table, tables on hold and stopped with the reason.
+    """The result of a run: new file numbers by table, and tables on hold or stopped with the reason.
 
-    *losses* and *told* are as for :class:`~spark_jobs.extract_changes.Extracted`, whichever tables were published.
+    *losses* and *told* are as in :class:`~spark_jobs.extract_changes.Extracted`, for all tables of the mirror.
     """
 
     files: Mapping[str, Sequence[int]]
@@ -58,21 +58,21 @@ class Published(NamedTuple):
     told: Mapping[str, Any] = MappingProxyType({})
 
     def followed_by(self, later: Published, tables: Collection[str]) -> Published:
-        """What both runs did; of these *tables*, which the later one went through again, that one says what is."""
+        """Merge with the result of a later run; for these *tables*, only the later state counts."""
         files = {s: [*self.files.get(s, ()), *later.files.get(s, ())] for s in {**self.files, **later.files}}
         held, stopped = ({s: why for s, why in said.items() if s not in tables} for said in (self.held, self.stopped))
         return later._replace(files=files, held={**held, **later.held}, stopped={**stopped, **later.stopped})
 
 
 def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Published:
-    """Publish every table (of *only*, if given) that passes its gate; finish what an earlier run left open.
+    """Publish every table (only those in *only*, if given) that passes the gate; first finish open publications.
 
-    A table that has to stop does not hinder the others.
+    A table that has to stop does not delay the others.
 
     Raises:
-        TransientError: ledger or store do not answer; what is half done is finished by the next run.
-        TerminalError: ``ARGUMENT_INVALID``; the mirror's own stop; or what the store refused one table, after all
-            others were finished.
+        TransientError: ledger or store do not answer; the next run finishes what is open.
+        TerminalError: ``ARGUMENT_INVALID``, a stop of the mirror, or what the store refused for one table, after all
+            others were done.
     """
     ids = declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
@@ -98,12 +98,12 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
 
 def is_followed(state: TableState) -> bool:
-    """Whether a table may have to be reset: most are neither stopped nor in a reset, and cost no look of their own."""
+    """Whether a table may have to be reset: it is stopped, in a reset, or its newest full load was accepted."""
     return not (state.start.accepted is None and state.stop_code is None and state.reset is None)
 
 
 class _ChangesWork:
-    """Publishes logged changes: next is what the log holds above the table's published batch."""
+    """Publishes logged changes: the next work of a table is what the log has above its published batch."""
 
     kind: Literal["changes"] = "changes"
 
@@ -119,9 +119,9 @@ class _ChangesWork:
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
     ) -> Mapping[str, protocol.Work | protocol.CannotStage]:
-        """Everything committed, or complete, for tables that pass and of which it holds something new.
+        """The next changes of each table that passes and has new ones.
 
-        Of the others, whether the mirror file says something else of their columns than is published.
+        Of the others, those that must stop because the mirror file contradicts their published columns.
         """
         ready = {
             state.source: state._replace(row=rows[t])
@@ -141,7 +141,7 @@ class _ChangesWork:
         return {**{t: work[state.source] for t, state in tables.items() if state.source in work}, **quiet}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Plan, type and stage the changes of the intents in the workers."""
+        """Plan the changes in workers, and stage them as files."""
         fresh = {state.id: state for state in self._reader.tables().values()}
         prepared = self._preparation.prepare([(fresh[t], intent) for t, intent in intents.items()])
         planned = {t: one for t, one in prepared.items() if isinstance(one, Prepared)}
@@ -165,7 +165,7 @@ class _ChangesWork:
         intents: Mapping[str, protocol.Intent],
         planned: Mapping[str, Prepared],
     ) -> None:
-        """Note what becomes of columns before rows are published, so that none appears or disappears without a note."""
+        """Record added, dropped and renamed columns before rows are published, so that each has a note."""
         gone = self._reader.gone_columns(tables.values())
         for t, one in planned.items():
             state, batch = tables[t], intents[t].work.batch_to
@@ -181,7 +181,7 @@ class _ChangesWork:
                 note_gone(self._ledger, t, generation, one.gone, batch)
 
     def _with_first_file(self, prepared: Prepared | PlanStop, staging: Staging) -> Staging:
-        """What was staged; with `empty_tables: create` a first file without rows where that is nothing (F-92)."""
+        """Add a first file without rows if nothing was staged and `empty_tables` is `create` (F-92)."""
         creates_empty = self._mirror.publish.empty_tables == "create"
         if creates_empty and isinstance(prepared, Prepared) and isinstance(staging, StagedWork):
             (plan, target), columns = prepared.plans[0], prepared.schema.columns
@@ -191,9 +191,9 @@ class _ChangesWork:
         return staging
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
-        """Large tables by ranges of key buckets, small ones together: about as many rows in each task.
+        """Divide the work into tasks of similar size: large tables by key buckets, small ones together.
 
-        Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
+        Small tables stay in the order of the log files, so that a task finds its rows next to each other.
         """
         rows = sum(one.rows for one in prepared)
         tasks = tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE, THREADS)
@@ -212,13 +212,13 @@ class _ChangesWork:
 
 
 def stage_here(mirror: Mirror, prepared: Prepared, zone: ZoneAddress) -> StagedWork | protocol.CannotStage:
-    """Stage one table's publication in this process, a piece at a time."""
+    """Stage one table's publication in this process, one piece after another."""
     work = partial(stage, log_place(mirror), zone, mirror.salt())
     return staged_work(prepared, [part for plan in prepared.plans for part in work((plan,))])
 
 
 def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> StagedWork | protocol.CannotStage:
-    """What came of staging a table, its parts put together in their order."""
+    """The result of staging a table, with its parts in order."""
     if isinstance(prepared, PlanStop):
         return protocol.CannotStage(prepared.code, prepared.what)
     for part in parts:

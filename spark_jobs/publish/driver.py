@@ -1,8 +1,7 @@
-"""Drives the publish protocol for many tables at once, whatever they publish.
+"""Drives the publish protocol for many tables at once, for changes and for initial loads.
 
-Jobs differ in what is next for a table and in how its rows are staged (:class:`TableWork`); intents, seals, renames
-and confirmations are the same. All tables step in rounds: one transaction holds the ledger writes of many tables, and
-one Spark job computes their rows.
+Jobs differ only in what is next for a table, and in how its rows are staged (:class:`TableWork`). All tables step
+together: one transaction contains the ledger writes of many tables, and one Spark job computes their rows.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ _REQUESTS_AT_ONCE = 32
 
 
 class StagedWork(NamedTuple):
-    """A table's staged files with what staging them learned."""
+    """A table's staged files, with details for the ledger such as columns and counts."""
 
     staged: protocol.Staged
     details: StagedDetails
 
 
 Staging = StagedWork | protocol.CannotStage | MirroringError
-"""What came of staging a table. An error leaves its intent open for a later run; :class:`CannotStage` stops it."""
+"""The result of staging a table. An error leaves its intent open for a later run; `CannotStage` stops the table."""
 
 
 class TableWork(Protocol):
-    """What a job publishes: the part in which jobs differ."""
+    """What a job publishes; jobs differ only in this."""
 
     @property
     def kind(self) -> Literal["changes", "load"]:
-        """Of the intents that this job opens and finishes."""
+        """The kind of intents that this job opens and finishes."""
         ...
 
     def find(self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]) -> Mapping[str, Any]:
-        """The next :class:`~open_mirroring.protocols.publishing.Work` of each table, or why it has to stop; or none."""
+        """The next :class:`~open_mirroring.protocols.publishing.Work` of each table, or why it must stop."""
         ...
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Compute the rows of the tables' open intents and create their staged objects."""
+        """Compute the rows of the open intents, and create their staged files."""
         ...
 
 
 class PublicationDriver:
-    """Answers the protocol's requests with the real ledger and store, and with the job's own :class:`TableWork`.
+    """Carries out the publish protocol for many tables, with the ledger, the store and a :class:`TableWork`.
 
-    *clean* are source names of tables without a staged object when this run looked: their folders are not listed to be
-    swept. By source name, *made* are the numbers of the files that this run confirmed, *postponed* the errors that kept
-    tables from being finished, and *overtaken* those that another run took over meanwhile (I20).
+    *clean* are tables without a left-over staged file; their folders are not listed again. By source name: *made* are
+    the file numbers that this run published, *postponed* the errors that left a table unfinished; *overtaken* are
+    tables that another run took over (I20).
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork, clean: Collection[str] = ()) -> None:
@@ -86,7 +85,7 @@ class PublicationDriver:
         self.overtaken: set[str] = set()
 
     def drive(self, tables: Sequence[TableState]) -> None:
-        """Run every table's protocol to its end. Raises what ledger or store do; the next run goes on."""
+        """Run every table's protocol to its end. Raises the errors of ledger and store; the next run continues."""
         self._tables = {state.id: state for state in tables}
         # A table without rows is never established: it must not cost these calls in every run.
         if tables and self._mirror.landing_zone.partner_events and not any(state.row.established for state in tables):
@@ -113,7 +112,7 @@ class PublicationDriver:
                 self._unanswered.add(table_id)
 
     def _give_way(self, replies: Mapping[str, protocol.Reply]) -> None:
-        """Let another run finish the tables that it took over; said once of each table."""
+        """Let another run finish the tables that it took over; each is logged once."""
         lost = sorted(self._tables[t].source for t, reply in replies.items() if isinstance(reply, protocol.Lost))
         if not lost:
             return
@@ -203,7 +202,7 @@ class PublicationDriver:
         return replies
 
     def _write(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply] | None:
-        """The replies to one write into the ledger; None where it is none."""
+        """The replies if the requests are a write into the ledger, else None."""
         replies: Mapping[str, protocol.Reply] | None = None
         if kind is protocol.Acquire:
             replies = self._ledger.acquire(group)

@@ -1,4 +1,4 @@
-"""Finds where the newest full load of a source's table begins in the change log, and what lies behind it (G-125).
+"""Finds where the newest full load of a table begins in the change log, if the source loaded it again (G-125).
 
 DuckDB reads the log's files, without a JVM; :func:`~open_mirroring.changes.source_reloads.divide` decides.
 """
@@ -81,9 +81,9 @@ FROM living WHERE op IN ($insert, $update) GROUP BY cols ORDER BY cols
 def reloaded_rows(
     root: Place, files: Sequence[str], source: str, epoch: str, starts: Mapping[str, int]
 ) -> ReloadedRows:
-    """Where the newest load of a table begins in the log, in *files* of it, for its newest stream incarnation.
+    """Find where the newest load of a table begins, in these *files* of the log and in its newest *epoch*.
 
-    *starts* has by partition a place behind which no row of an earlier load can stand (K-67). Raises
+    *starts* has by partition a message number after which no row of an earlier load can be (K-67). Raises
     ``RELOAD_UNCLEAR``.
     """
     with _logged(root, files) as db:
@@ -116,7 +116,7 @@ def reloaded_rows(
 
 @contextmanager
 def _logged(root: Place, files: Sequence[str]) -> Iterator[DuckDBPyConnection]:
-    """The rows of log files, to be asked; what does not fit into memory goes to the disk."""
+    """A DuckDB database with the rows of log files; what does not fit into memory is spilled to disk."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch, logged(root, files) as db:
         db.execute(f"SET memory_limit = '{_MEMORY}'")
         db.execute(f"SET temp_directory = '{scratch}'")

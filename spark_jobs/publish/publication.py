@@ -1,7 +1,7 @@
-"""Prepares the tasks by which workers plan and stage tables.
+"""Prepares the tasks with which workers plan and stage tables.
 
-The ledger knows rows, position bounds and files of every batch. So tasks are cut to size before any file is opened,
-and older files are read only where their positions reach up to the new ones.
+The ledger knows rows, lowest and highest positions and files of every batch. So tasks are sized before any file is
+opened, and older files are read only if their positions reach up to the new ones.
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ from spark_jobs.publish.table_columns import TableColumns, source_columns
 from spark_jobs.sources.registry import format_of, structures_of
 
 ROWS_PER_TASK = 125_000
-"""A worker holds at most about this many logged rows of a table at once."""
+"""A worker holds about so many logged rows of a table at once, not more."""
 
 
 class Prepared(NamedTuple):
-    """One table's publication: its plans (one per range of key buckets), the schema of its files, the log rows to read.
+    """One table's publication: a plan per range of key buckets, the schema of its files, the number of rows to read.
 
-    *waiting* more rows are not read, for their transactions are not complete. *unverified* are columns whose unchanged
-    rows may differ from the source, by the position since which; *gone* those that newer rows lack, by the first place
-    without. *former* says how columns of earlier rows are read from now on; None where that was noted with the first
-    files.
+    *waiting* is the number of further rows whose transactions are incomplete. *unverified* are columns whose unchanged
+    rows may differ from the source since a position; *gone* are columns that rows lack from a position on. *former*
+    describes how columns of earlier rows are read from now on; None if that was recorded with the first files.
     """
 
     plans: list[tuple[TablePlan, StageTarget]]
@@ -60,7 +59,7 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True)
 class _Known:
-    """What the ledger knows of a table whose intent is staged; *logged* are its batches above the published one."""
+    """What the ledger knows of a table that is staged; *logged* are its batches above the published one."""
 
     state: TableState
     intent: Intent
@@ -74,12 +73,12 @@ class _Known:
 
     @property
     def epochs(self) -> Mapping[str, int]:
-        """The ordinal of every stream incarnation."""
+        """The number of each epoch in the table's order."""
         return self.records.epochs
 
 
 class Preparation:
-    """Prepares the publications of a mirror's tables with a few queries for all of them together."""
+    """Prepares publications of many tables with a few ledger queries for all of them together."""
 
     def __init__(self, mirror: Mirror, reader: LedgerReader) -> None:
         self._mirror, self._reader = mirror, reader
@@ -90,7 +89,7 @@ class Preparation:
         self._announced = cache(lambda: structures_of(mirror, ExtractLedger(reader.engine, mirror.name).schemas()))
 
     def prepare(self, tables: Sequence[tuple[TableState, Intent]]) -> dict[str, Prepared | PlanStop]:
-        """What to stage for each table's intent, by table id; a :class:`PlanStop` where the table has to stop."""
+        """What to stage for each table's intent, by table id; a :class:`PlanStop` if the table has to stop."""
         prepared: dict[str, Prepared | PlanStop] = {}
         for known in self._known(tables):
             try:
@@ -194,9 +193,9 @@ class Preparation:
         return 0 if horizon is None else horizon.dropped
 
     def _history(self, known: _Known, highest: Mapping[str, str], lowest: str) -> tuple[str, ...]:
-        """The log files with changes that the target has and that reach up to the oldest new transaction, *lowest*.
+        """The log files with published changes that are as new as the oldest new transaction, *lowest*.
 
-        Changes of earlier transactions cannot matter: what is new is newer than all of them.
+        Older changes cannot matter, because every new change is newer than them.
         """
         epochs, start = known.epochs, known.intent.work.position_from
         asked = not_below(lowest, epochs) if lowest else dict.fromkeys(highest, "")
@@ -224,10 +223,7 @@ class Preparation:
         return StageTarget(state.folder, *written)
 
     def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, whole_transactions: bool) -> dict[str, str]:
-        """Where the work of tables has to stop for their columns, as the place up to which it may go, by table id.
-
-        What comes before a change of structure that stops a table is published first.
-        """
+        """By table id, the position up to which its changes may be published before a change of structure stops it."""
         records = self._reader.column_records(state for state, _ in tables.values())
         found: dict[str, str] = {}
         for id_, (state, work) in tables.items():
@@ -242,10 +238,10 @@ class Preparation:
         return found
 
     def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
-        """Quiet tables of which the mirror file says something else than their files have, by table id (G-129).
+        """Tables without new changes whose settings contradict their published files, by table id (G-129).
 
-        Those that are *busy* are judged when their changes are published, but for `where`. What `types` and `where` say
-        is noted before changes are published by it, so that no crash leaves files that no one noted.
+        Tables in *busy* are judged when their changes are published, except for `where`. New `types` and `where` are
+        recorded before changes are published with them, so that after a crash no file has any that are not recorded.
         """
         tables = [*tables]
         found = self.unfit([state for state in tables if state.source not in busy])
@@ -269,9 +265,9 @@ class Preparation:
         return found
 
     def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
-        """Tables of which the mirror file says something else than their files have, by table id; notes nothing.
+        """Tables whose settings in the mirror file contradict their published files, by table id; records nothing.
 
-        Only where `types` says something new are a table's column lists asked for: a run without changes reads none.
+        Column lists are read only for tables with new `types`, so that a run without changes reads none.
         """
         found = dict[str, CannotStage]()
         anew = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
@@ -287,7 +283,7 @@ class Preparation:
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:
-        """The schema that a table would have whose rows come from the log alone. Raises PlanStop."""
+        """The schema that a table would have if built from the log alone. Raises PlanStop."""
         declared = self._declared[state.source]
         records = self._reader.column_records([state])[state.id]._replace(former=())
         row = replace(state.row, published_batch=0, confirmed=0)
@@ -313,7 +309,7 @@ class Preparation:
 
 
 def _standing(known: _Known, schema: TableSchema, former: int, where: str) -> Standing:
-    """What the files' footers say of the table, should the ledger get lost."""
+    """The state of the table for the files' footers, from which a lost ledger is re-created."""
     state, work, load = known.state, known.intent.work, known.state.start.load_plan
     return Standing(
         published_position=state.row.published_position,
@@ -338,7 +334,7 @@ def _standing(known: _Known, schema: TableSchema, former: int, where: str) -> St
 
 
 def _transactions(new: Unpublished, epochs: Mapping[str, int], start: str | None) -> Iterator[str]:
-    """Where the first new transaction of each part begins."""
+    """Where the oldest new transaction of each part begins."""
     for part in new.arrived:
         yield position_order(epochs[part.epoch], LogPosition.parse(0, part.lowest).major)
     if new.released and start is not None:

@@ -1,4 +1,4 @@
-"""Stops tables of which the mirror file says something else than their published files have (G-129)."""
+"""Stops tables whose settings in the mirror file contradict what is already published (G-129)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from spark_jobs.sources.sql_server.type_text import is_known, landing_type
 
 
 def refuse_other_settings(state: TableState, declared: Table, salted: str | None) -> None:
-    """Stop where the mirror file says something else of the published columns than their files have.
+    """Raise PlanStop if settings of columns, types, names or hashes contradict the published files.
 
-    It needs no changes: a quiet table would keep what is to be hashed in clear, and each run would report PASS.
+    It is checked even without changes. Otherwise a table without changes would keep in clear what is to be hashed now,
+    and each run would report PASS.
     """
     chosen, published = declared.chosen, state.columns.columns
     of_source = [column for column in published if not column.tells]
@@ -58,7 +59,7 @@ def refuse_other_where(state: TableState, declared: Table) -> None:
 
 
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
-    """Stop where `types` landed a published column as text and no longer does, as far as its source's types show."""
+    """Raise PlanStop if a published column is text only because `types` said so before, and no longer does."""
     texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
     types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]
@@ -73,7 +74,7 @@ def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[Colu
 
 
 def _lands_otherwise(column: LandingColumn, chosen: ColumnChoice) -> str:
-    """How the mirror file lands a column otherwise than it is published (G-110, G-120, G-121); empty where it does not.
+    """How the settings contradict a published column (G-110, G-120, G-121); empty if they do not.
 
     The target cannot change a type, would keep a column under both names, and keeps what was published in clear.
     """

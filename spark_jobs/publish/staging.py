@@ -1,7 +1,7 @@
-"""Publishes in a worker: reads its row groups of the log, plans, types, and creates staged objects.
+"""Publishes in a worker: reads changes from the log, plans them, and creates staged files.
 
-Their names are used once. The target sees nothing before the driver has sealed names, ETags and digests and renamed
-them.
+Each staged file has a name that is used once. The target sees nothing until the driver has sealed names, ETags and
+digests and has renamed the files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CREATIONS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class StageTarget:
-    """Where a table's staged objects go, how they are written, and what their footers say."""
+    """Where a table's staged files go, how they are written, and the content of their footers."""
 
     folder: str
     max_rows: int
@@ -60,12 +60,12 @@ class StageTarget:
         return self.footer.kind != "load" and not self.append_only
 
     def object_name(self, attempt: str) -> str:
-        """A name that is used once; whatever has it is swept with the publication's first number."""
+        """A staging name that is used once; it is removed together with the publication's first number."""
         folder = layout.staging_folder(self.folder, self.footer.generation)
         return f"{folder}/{self.footer.first_number:020d}.{attempt}"
 
     def write(self, path: Path, rows: pa.Table, schema: pa.Schema, lowest: str, highest: str) -> WrittenFile:
-        """Write one file with changes between two positions."""
+        """Write one file with changes between the positions *lowest* and *highest*."""
         if self.text is not None:
             return write_text_file(path, rows, schema, self.text)
         footer = replace(self.footer, first_position=lowest, last_position=highest)
@@ -73,11 +73,11 @@ class StageTarget:
 
 
 StageTask = tuple[tuple[TablePlan, StageTarget], ...]
-"""Some tables, or some key buckets of one, to be planned and staged by one worker."""
+"""Some tables, or some key buckets of one table, to be planned and staged by one worker."""
 
 
 class StagedTable(NamedTuple):
-    """What a task staged of a table: files in order, counts and dead letters; or the stop it found.
+    """What a task staged of one table: files in order, counts and dead letters; or why it must stop (*stop*).
 
     *unverified* is that of :class:`PlannedRows`.
     """
@@ -91,10 +91,10 @@ class StagedTable(NamedTuple):
 
 
 def stage(log_root: Place, zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
-    """Plan and stage every table of the task; a table that has to stop does not hinder the others.
+    """Plan and stage every table of the task; a table that has to stop does not affect the others.
 
-    The salt comes with the function, as the logins do: Spark keeps tasks in a file for a moment.
-    A table's files are created while the next tables are planned: creating mostly waits for the store.
+    The salt comes with the function, because Spark keeps tasks in a file for a moment. A table's files are uploaded
+    while the next tables are planned.
     """
     # Names are used once: a task that Spark repeats, for its worker died, finds those of the first try taken.
     attempt, store, log = uuid4().hex, open_store(zone), _Log(log_root, task)
@@ -122,7 +122,7 @@ def stage(log_root: Place, zone: ZoneAddress, salt: Salt | None, task: StageTask
 
 
 class _Log:
-    """The change log, as the tables of one task read it."""
+    """Reads the change log for all tables of one task together."""
 
     def __init__(self, root: Place, task: StageTask) -> None:
         plans = [plan for plan, _ in task]
@@ -133,7 +133,7 @@ class _Log:
         self._new = read_changes(paths_of(root, files), wanted, self._storage, self._schema)
 
     def new(self, plan: TablePlan, footer: Footer) -> pa.Table:
-        """The new changes of a table; they are handed over, so that their memory is free once it is planned."""
+        """The new changes of a table. They are handed over, so that their memory is free after planning."""
         new = self._new.pop(plan.source, self._schema.empty_table())
         if plan.cut is not None:
             return new.filter(plan.cut.rows(footer.batch_from))
@@ -141,7 +141,7 @@ class _Log:
         return new.filter(is_new) if pc.all(is_new).as_py() is False else new
 
     def counting(self, plan: TablePlan) -> CountingChanges:
-        """Reads other changes of a table."""
+        """A reader for earlier changes of a table, as far as they count."""
         known = sorted({*plan.history_files, *plan.new_files})
 
         def read(files: Sequence[str], chosen: pc.Expression) -> pa.Table:
@@ -164,7 +164,7 @@ class _Log:
 def _written(
     plan: TablePlan, target: StageTarget, planned: PlannedRows, scratch: Path, salt: Salt | None
 ) -> Iterator[Callable[[LandingZoneStore], StagedFile]]:
-    """Write the table's files, none longer than ``max_rows``; each is given as what creates its staged object."""
+    """Write the table's files, each with at most ``max_rows`` rows; yields a function that uploads each file."""
     landing = plan.columns.landing
     schema, keys = landed_file_schema(landing, plan.keys, marker=target.has_markers), landed(landing, plan.keys)[1]
     rows = landed_rows(planned.rows.select(range(len(schema))), landing, schema.names, salt)
@@ -181,7 +181,7 @@ def _file(
     keys: Sequence[str],
     positions: tuple[str, str],
 ) -> Callable[[LandingZoneStore], StagedFile]:
-    """Write one file; returns what creates its staged object, and removes the file."""
+    """Write one file; returns a function that creates its staged object and removes the file."""
     written = target.write(local, rows, schema, *positions)
 
     def create(store: LandingZoneStore) -> StagedFile:
@@ -200,7 +200,7 @@ def stage_no_rows(
     keys: Sequence[str],
     positions: tuple[str, str] = ("", ""),
 ) -> StagedFile:
-    """Stage one file without rows (F-41)."""
+    """Stage one file without rows, from which the target creates an empty table (F-41)."""
     schema = landed_file_schema(columns, keys, marker=target.has_markers)
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local, landed_keys = Path(scratch) / uuid4().hex, landed(columns, keys)[1]
@@ -218,11 +218,11 @@ def create_staged(
     highest: str = "",
     is_text: bool = False,
 ) -> StagedFile:
-    """Upload a finished file under a staging name that is used once, and read it back to check it.
+    """Upload a file under a staging name that is used once, and read it back to check it.
 
-    A creation of unknown outcome is not repeated: the next name is tried, ``.1`` and so on appended; what may come of
-    the first one late is an object that nothing refers to (O-08). Raises ``CHANGED_MEANWHILE`` if another run swept or
-    reset; what the store raises; ``FILE_UNFIT`` if something else came back.
+    If the outcome of an upload is unknown, it is repeated under another name (``.1`` and so on): the first object may
+    still appear, but nothing refers to it (O-08). Raises ``CHANGED_MEANWHILE`` if another run removed it;
+    ``FILE_UNFIT`` if other content came back; and the errors of the store.
     """
     created = _created(store, path, local)
     with store.fetch(created.path) as back:

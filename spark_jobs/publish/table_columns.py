@@ -1,7 +1,7 @@
-"""Decides the columns of a table's next files, from what the ledger keeps of its columns; no row is read.
+"""Decides the columns of a table's next files, from column lists and decisions in the ledger; no row is read.
 
-This module gathers the facts and knows the types; :mod:`open_mirroring.changes.column_history` and
-:mod:`open_mirroring.protocols.column_verdicts` judge. A verdict that the target cannot follow stops the table.
+This module gathers facts and types; :mod:`open_mirroring.changes.column_history` and
+:mod:`open_mirroring.protocols.column_verdicts` judge them. If the target cannot follow a change, the table stops.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """A source's column with what the mirror file says of its name at the target, and of hashes (G-120, G-121)."""
+    """Add the mirror file's target name and hash setting to a column (G-120, G-121); *salted* identifies the salt."""
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
@@ -82,7 +82,7 @@ def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) 
 def source_columns(
     chosen: ColumnChoice, *, renames: bool, asks: bool, structures: Callable[[], Sequence[Structure]]
 ) -> SourceColumns:
-    """What a source and its mirror file say of one table's columns, with its announced *structures*."""
+    """The rules for one table's columns, by the source format, the mirror file and the announced *structures*."""
 
     @cache
     def announced() -> Sequence[ListOfColumns]:
@@ -101,10 +101,10 @@ def source_columns(
 
 
 class TableColumns:
-    """The columns of one table, as its column lists (*records*) and the decisions of operators give them.
+    """The columns of one table, from its column lists (*records*) and the decisions of operators.
 
-    *source* is what source and mirror file say of its columns. *lists_all*: changes carry every loaded column, as both
-    come from one task. Only what lies *up_to* a place is looked at. *salted* distinguishes the salt of hashes (G-121).
+    *source* are the rules of source and mirror file. *lists_all*: changes have every loaded column, as both come from
+    one task. Only rows *up_to* a position count. *salted* identifies the salt of hashes (G-121).
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class TableColumns:
 
     @cached_property
     def former(self) -> Sequence[FormerColumn]:
-        """How columns of earlier rows are read: as noted, or, while nothing is published, as the log shows (G-66)."""
+        """How columns of earlier rows are read: as recorded; before the first publication as the log shows (G-66)."""
         state = self._state
         if not state.is_beginning or state.start.load_state != "none" or self._declared.complete_rows:
             return self._records.former
@@ -149,23 +149,23 @@ class TableColumns:
 
     @cached_property
     def history(self) -> ColumnHistory:
-        """What became of the columns that changes carried."""
+        """Which columns are gone or came back, under their present names."""
         return self._history(self._changes) if self.former else self._logged_history
 
     @cached_property
     def _logged_history(self) -> ColumnHistory:
-        """The same, of the names under which rows were logged."""
+        """The same, under the names with which rows were logged."""
         return self._history(_of_changes(self._same_case))
 
     @property
     def unverified(self) -> dict[str, str]:
-        """Columns of which rows that have not changed since may differ from the source, by the position since which."""
+        """Columns whose unchanged rows may differ from the source, each with the position since which."""
         retyped = {name: one for one in self._retyped for name in one.columns}
         verdicts = {**moved(_of_changes(self._same_case), self._state.keys), **retyped, **self._added}
         return {name: _position(verdict.at or "") for name, verdict in verdicts.items()}
 
     def schema(self, *, reload_on_add: bool) -> tuple[TableSchema, dict[str, str]]:
-        """The union of all columns, and each one's newest source type. Raises PlanStop."""
+        """The union of all columns, and each column's newest source type. Raises PlanStop."""
         refuse_other_settings(self._state, self._declared, self._salted)
         schema = self._union()
         types = self._types(schema)
@@ -176,7 +176,7 @@ class TableColumns:
         return _keys_first_known(schema, self._state.keys), types
 
     def _union(self) -> TableSchema:
-        """The columns of all lists, each as wide as its values."""
+        """The columns of all lists, each as wide as its widest type."""
         chosen, schema = self._declared.chosen, self._state.columns
         at: str | None = None
         try:
@@ -191,7 +191,7 @@ class TableColumns:
             raise PlanStop(error.code, error.what, at) from error
 
     def _stops(self, schema: TableSchema, *, reload_on_add: bool) -> Iterator[ColumnVerdict]:
-        """The verdicts that stop the table."""
+        """Yield the verdicts that stop the table."""
         declared = self._declared
         yield from self._widened(schema)
         yield from (one for one in self._retyped if one.code)
@@ -222,7 +222,7 @@ class TableColumns:
             yield ColumnVerdict(Fate.ADD, (*new,), first_place(new, self._changes), "COLUMN_ADDED", what)
 
     def _widened(self, schema: TableSchema) -> Iterator[ColumnVerdict]:
-        """Published columns that do not hold all values: the target cannot change a type in place (F-87)."""
+        """Yield published columns that are too narrow for new values: the target cannot change a type (F-87)."""
         union = {column.name: column.type for column in schema.columns}
         for name, kind, *_ in self._state.columns.columns:
             if union[name] != kind:
@@ -240,7 +240,7 @@ class TableColumns:
     def _loaded_otherwise(
         self, name: str, loaded: LoadedColumn, types: Mapping[str, TypeOfChanges]
     ) -> Iterator[ColumnVerdict]:
-        """Whether loaded values of a column may mean something else than those of changes (G-65, G-86, G-114)."""
+        """Judge whether loaded values may mean something else than those in changes (G-65, G-86, G-114)."""
         kind, lands = loaded.column.type, sorted({one.lands for one in types.values()})
         if kind not in lands and not all(map(is_exact_number, (kind, *lands))):
             what = f"the initial load contained column {name!r} as {kind}, and changes carry it as {lands}"
@@ -253,7 +253,7 @@ class TableColumns:
                 yield ColumnVerdict(Fate.SAME, (name,), one.first)
 
     def _keeps(self, name: str, old: str, new: str) -> bool:
-        """Whether a change of type keeps values, and of a key and of what lands as text by choice its spelling."""
+        """Whether a type change keeps all values; for keys and columns made text, also how they are written."""
         if is_known(old) and landing_type(old) != "string" == _landed_or_own(name, old, self._declared.chosen):
             return keeps_spelling(old, new)
         return keeps_key(old, new) if name in self._state.keys else keeps_values(old, new)
@@ -263,9 +263,9 @@ class TableColumns:
         return added(self._read, self._loaded, completes=bool(self._declared.complete_rows))
 
     def _unhashed(self) -> Iterator[ColumnVerdict]:
-        """Names under `hash` that never were a column: one that is spelled otherwise would land in clear (G-122).
+        """Yield names under `hash` that match no column: the real column would be published in clear (G-122).
 
-        It comes behind the proof that the rows are complete, so that all of their columns are known.
+        It is checked after the rows are proved complete, so that all of their columns are known.
         """
         known = {name for one in self._records.lists for name in one.names}
         known |= {*self._load, *(column.name for column in self._state.columns.columns)}
@@ -273,7 +273,7 @@ class TableColumns:
             yield ColumnVerdict(Fate.RELOAD, tuple(lost), None, HASH_UNMATCHED, unhashed_text(lost))
 
     def _types(self, schema: TableSchema) -> dict[str, str]:
-        """Each column's newest source type; of a key the newest that all its values have (G-02)."""
+        """Each column's newest source type; for a key column the newest that fits all its values (G-02)."""
         types = {name: column.sql_type for one in self._read for name, column in one.columns.items()}
         lands = {column.name: column.type for column in schema.columns}
         for name in self._state.keys:
@@ -295,13 +295,13 @@ class TableColumns:
         )
 
     def _is_carried(self, name: str) -> bool:
-        """Whether changes carry a loaded column for sure as long as the source has it (C-77)."""
+        """Whether changes certainly contain a loaded column as long as the source has it (C-77)."""
         by_type = not self._source.renames and is_streamed_for_sure(self._load[name].column)
         return self._lists_all or by_type or any(name.casefold() in one.columns for one in self._source.structures())
 
     @cached_property
     def _decided(self) -> list[Word]:
-        """What operators said, in the target's spelling."""
+        """The decisions of operators, with columns spelled as at the target."""
         spelled = {one.column: one.now or one.column for one in self.spellings}
         return [
             Word(spelled.get(column, column), up_to, now and spelled.get(now, now))
@@ -310,7 +310,7 @@ class TableColumns:
 
     @cached_property
     def _read(self) -> list[ListOfColumns]:
-        """The lists under the names of now."""
+        """The column lists under the present names."""
         return lists_as_now(self._same_case, self.former)
 
     @cached_property
@@ -319,7 +319,7 @@ class TableColumns:
 
     @property
     def _spelled(self) -> dict[str, str]:
-        """The spelling of each column by its folded name: as published; a table that begins takes the newest one."""
+        """The spelling of each column by its folded name: as published, or for a new table the newest."""
         spelled: dict[str, str] = {}
         if self._state.start.load_state == "none":
             for one in sorted(_of_changes(self._known), key=lambda one: one.seen.last):
@@ -327,7 +327,7 @@ class TableColumns:
         return spelled | {column.name.casefold(): column.name for column in self._state.columns.columns}
 
     def _lists(self, up_to: str | None) -> list[ListOfColumns]:
-        """The column lists of the rows up to a place, as they were logged; loaded rows lie below every change."""
+        """The column lists of rows up to a position, as logged; loaded rows are below every change."""
         chosen, found = self._declared.chosen, list[ListOfColumns]()
         for one in self._records.lists:
             seen = self._seen(one, up_to)
@@ -340,7 +340,7 @@ class TableColumns:
         return found
 
     def _seen(self, one: ColumnList, up_to: str | None) -> PlacesSeen | None:
-        """Where rows of changes with this list are, as far as they are looked at; None where there are none."""
+        """The positions of changes with this column list, up to *up_to*; None if there are none."""
         epochs = self._records.epochs
         # A stream that no one accepted yet stops the table by itself.
         beyond = max(epochs.values(), default=-1) + 1
@@ -366,7 +366,7 @@ def _column(name: str, sql_type: str, place: int | None, chosen: ColumnChoice) -
 
 
 def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    """What a column lands as: its source's type, or what the mirror file says (G-110). Raises ``TYPE_UNSUPPORTED``."""
+    """A column's type at the target, by its source or the mirror file (G-110); raises ``TYPE_UNSUPPORTED``."""
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:
@@ -374,7 +374,7 @@ def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
 
 
 def _landed_or_own(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    """As :func:`_landed`; of a type that cannot be mirrored that type itself."""
+    """The same as :func:`_landed`; a type that cannot be mirrored is returned unchanged."""
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError:
@@ -382,7 +382,7 @@ def _landed_or_own(name: str, sql_type: str, chosen: ColumnChoice) -> str:
 
 
 def _position(place: str) -> str:
-    """A place without the ordinal of its stream incarnation."""
+    """A position without the number of its epoch."""
     return place.partition(":")[2]
 
 
@@ -395,7 +395,7 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
 
 
 def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, salted: str | None) -> TableSchema:
-    """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
+    """The columns declared for delimited text, which a table never changes (F-23, F-90)."""
     listed = () if declared.delimited_text is None else declared.delimited_text.columns
     at_source = {declared.chosen.landed_name(name): name for name in listed}
     extra = {column.landed_name: column for column in extra_columns(declared.chosen.extra)}

@@ -1,4 +1,4 @@
-"""Answers the publish protocol's requests to the landing zone, by means of a store."""
+"""Carries out the publish protocol's requests to the landing zone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class ZonePorts:
-    """Answers one table's store requests; an unknown outcome is reported as unknown, never guessed."""
+    """Carries out store requests of one table at a time; an unknown outcome is reported as such, never guessed."""
 
     def __init__(self, store: LandingZoneStore, mirror: str = "") -> None:
         self._store, self._mirror = store, mirror
 
     def answer(self, table: TableState, request: protocol.Request) -> protocol.Reply:
-        """The reply of the store; ``Unknown`` when it gave none."""
+        """Carry out a request; the reply is ``Unknown`` if the store did not answer."""
         try:
             return self._answer(table, request)
         except TransientError as error:
@@ -67,8 +67,8 @@ class ZonePorts:
                 raise ValueError(f"{request} is not a request to a store")
 
     def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
-        """Create a file of the folder if it is absent; readers never see half of it (F-10, F-38)."""
-        # What a crash leaves behind lies in staging under a number below every other, where it is swept.
+        """Create a file of the folder if it is absent, in one step: readers never see half of it (F-10, F-38)."""
+        # What a crash leaves behind is in staging, under a number below every other, and is removed.
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
         create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
 
@@ -105,9 +105,9 @@ class ZonePorts:
 
 
 def sweep_staging(store: LandingZoneStore, folder: str, generation: int, confirmed: int) -> int:
-    """Remove staged objects of numbers up to *confirmed*, which nobody renames again; how many there were.
+    """Remove staged objects of numbers up to *confirmed*, which are never renamed again; returns how many.
 
-    Any later number may belong to an intent that is open, or is about to be.
+    Objects of later numbers are kept, because an open publication may still need them.
     """
     swept = 0
     for info in store.list(layout.staging_folder(folder, generation)):

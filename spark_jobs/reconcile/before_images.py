@@ -1,9 +1,9 @@
-"""Finds updates and deletes in the log that contradict what the log has of their row: changes are missing (G-190).
+"""Finds updates and deletes in the log whose old values contradict earlier changes: so changes are missing (G-190).
 
-Only a complete view of the log can show it. Nothing is reported where a sound history may look alike: an image is
-compared with the change of the key directly before it, in the same stream, with the same columns; never behind a row of
-a load or correction. A row that leaves a key in the transaction in which one came may be another one (G-03, G-115,
-G-135). Large objects, and NULL in an old row, may not have been sent (C-71, K-22, T-94).
+Nothing is reported that a correct history could also show. An old row is compared only with the change of its key
+directly before, in the same epoch and with the same columns. It is never compared after a row of a load or correction.
+A row that leaves a key in the transaction in which one came is skipped (G-03, G-115, G-135). Large objects, and NULL in
+an old row, may not have been sent (C-71, K-22, T-94).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
 class Change(NamedTuple):
-    """A logged change, as far as it is compared."""
+    """The columns of a logged change that are compared."""
 
     epoch: str
     key: str
@@ -48,15 +48,15 @@ class Change(NamedTuple):
 
     @property
     def transaction(self) -> str:
-        """The transaction inside its epoch."""
+        """The transaction, within its epoch."""
         return self.pos.partition(":")[0]
 
 
 class ImagesTask(NamedTuple):
-    """Some key buckets of a table, from *low* up to but not *high*, of which the log is searched.
+    """The key buckets of one table (*low* inclusive, *high* exclusive) to search for contradictions.
 
-    *above* is by stream the position up to which changes may be missing; other streams are not searched. Only changes
-    of batches after *behind* are reported. *begins*: the log has the table from its first row on.
+    *above* has by epoch the position up to which changes may be missing; other epochs are not searched. Only changes of
+    batches after *behind* are reported. *begins*: the log has the table from its first row on.
     """
 
     root: Place
@@ -70,7 +70,7 @@ class ImagesTask(NamedTuple):
 
 
 class Contradicted(NamedTuple):
-    """How many changes contradict the log; batch and position of the first one, and what it is."""
+    """How many changes contradict earlier ones, and batch, position and description of the first."""
 
     changes: int
     batch: int
@@ -79,7 +79,7 @@ class Contradicted(NamedTuple):
 
 
 def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
-    """What contradicts the log in some key buckets, None where nothing does; its batch is 0 if a file is unreadable."""
+    """Search these key buckets; None if nothing is wrong. The batch is 0 if a file is unreadable."""
     rows = log_rows(task.root, task.files)
     wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == task.source) & pc.field("key").is_valid()
     bucket = pc.field("bucket")
@@ -105,7 +105,7 @@ def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
 def contradictions(
     changes: Iterable[Change], moved: Collection[tuple[str, str]], *, begins: bool
 ) -> Iterator[tuple[Change, str]]:
-    """The changes, by stream, key and position, that contradict those before them, each with what is wrong."""
+    """Yield each change that contradicts earlier ones, with a text; *moved* are the positions of key changes."""
     for _, of_key in groupby(changes, key=lambda one: (one.epoch, one.key)):
         state: Change | str = _UNSEEN
         came = last = ""
@@ -149,7 +149,7 @@ def _may_leave(row: Change, leaving: Change) -> bool:
 
 
 def _are_alike(one: Change, other: Change) -> bool:
-    """Whether two changes spell their values alike: files of another form may have other digits of a time."""
+    """Whether two changes write values in the same way: files of another format may have other digits of a time."""
     return one.cols == other.cols and splitext(one.origin)[1] == splitext(other.origin)[1]
 
 

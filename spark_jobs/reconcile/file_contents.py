@@ -1,4 +1,4 @@
-"""Checks in a worker: reads published files completely and summarises their content."""
+"""Checks in a worker: reads published files completely and summarizes their content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What a worker must know of a table: *columns* is its registry, of which every file has a prefix."""
+    """What a worker needs to know of a table; each file must have the first of *columns*, in this order."""
 
     table_id: str
     folder: str
@@ -34,12 +34,12 @@ class CheckedTable:
     text: TextFormat | None = None
 
     def file_name(self, number: int) -> str:
-        """The name of a data file of this table."""
+        """The name of this table's data file with that number."""
         return layout.file_name(number, layout.PARQUET if self.text is None else self.text.extension)
 
 
 class ListedFile(NamedTuple):
-    """A file to read, where it was listed; *loads* tells a file of the initial load, which has no marker (F-57)."""
+    """A file to read, and where it was listed; *loads*: it is of the initial load, so it has no row marker (F-57)."""
 
     number: int
     path: str
@@ -48,11 +48,11 @@ class ListedFile(NamedTuple):
 
 
 CheckTask = Sequence[tuple[CheckedTable, ListedFile]]
-"""Some files of one landing zone, each with its table."""
+"""Some files, each with its table."""
 
 
 def read_contents(zone: ZoneAddress, task: CheckTask) -> list[tuple[str, FileContent]]:
-    """Read every file of the task: its table's id and its content. A fault of a file is returned, not raised."""
+    """Read every file of the task; returns pairs of table id and content. An error is part of the content."""
     store = open_store(zone)
     return [(table.table_id, _content(store, table, listed)) for table, listed in task]
 
@@ -74,7 +74,7 @@ def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -
 
 
 def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
-    """Where it was listed, then the folders to which the service may have moved it since, in order (F-36)."""
+    """Where the file was listed, then the folders to which the service may have moved it since (F-36)."""
     name = table.file_name(listed.number)
     for _ in range(_LOOKS):
         yield listed.path

@@ -1,6 +1,6 @@
-"""Counts of what the change log holds, made by workers for the deep check.
+"""Counts the rows of the change log in workers, for the deep check.
 
-Spark's file systems are not used, so the login to an object storage stays out of its configuration.
+The files are not read by Spark's own reader, so that the login to object storage stays out of Spark's configuration.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
 def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
-    """Rows, pieces of messages *waiting*, and files of one version of the log; damaged ones count as empty."""
+    """Count rows, files and pieces of *waiting* messages in one version of the log; damaged files count as empty."""
     try:
         table = opened_log(root)
     except TransientError as error:
@@ -79,7 +79,7 @@ def _counted(root: Place, identities: Sequence[str], file: str) -> _Counted:
         groups = some.group_by(_GROUP).aggregate([([], "count_all"), ("pos", "min"), ("pos", "max")])
         for line in groups.to_pylist():
             group = (line["kind"], line["tbl"], line["epoch"])
-            # No row of ours lacks its batch; one of somebody else's is counted as batch 0, which nobody ever bound.
+            # Our rows all have a batch; a row of another writer is counted as batch 0, which was never bound.
             rows.append(LogCount(line["batch"] or 0, *group, line["count_all"], line["pos_min"], line["pos_max"]))
         mine = some.filter(pc.and_(pc.equal(some["kind"], FRAGMENT), pc.is_in(some["fragment_of"], waiting)))
         for line in mine.group_by(["fragment_of", "batch"]).aggregate([([], "count_all")]).to_pylist():

@@ -1,7 +1,7 @@
-"""Recognises a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
+"""Detects a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
 
-Without this the mirror would publish everything again. Where no ledger exists, an empty one in a temporary folder takes
-its place (G-31).
+Without this check, everything would be published again. If no ledger exists, an empty temporary one is used to look
+(G-31).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spark_jobs.changelog.newest_batch import newest_in_log
 
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """Why this ledger is not the change log's: the log, which is read first, has a batch that it never bound."""
+    """An error if the change log, which is read first, has a batch that the ledger does not know; else None."""
     newest = _logged(mirror)
     with ledger.connect() as db:
         known = _bound(db, mirror.name)
@@ -37,7 +37,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Refuse to start again beside published files (``LEDGER_LOST``), or on a shorter log (``LOG_DAMAGED``)."""
+    """Refuse an empty ledger over published files (``LEDGER_LOST``), or a log that ends early (``LOG_DAMAGED``)."""
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c
@@ -52,13 +52,13 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
 
         what = f"the change log ends before batch {row.committed}, the newest one that the ledger knows"
         for source in needing:
-            # Kept in the ledger: only a load builds such a table anew.
+            # Kept in the ledger: only a load builds such a table again.
             ExtractLedger(ledger, mirror.name).stop_table(source, LOG_DAMAGED, what)
         raise _log_behind(mirror, what, needing)
 
 
 def log_behind(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """Why the change log lacks what tables rest on; None where it does not. Nothing is stopped."""
+    """An error if the log lacks batches that tables need, else None. It stops nothing."""
     m = t.mirror.c
     committed = t.first(ledger, sa.select(m.committed).where(m.name == mirror.name)) or 0
     if not (needing := _missing_in_log(mirror, ledger, committed)):
@@ -77,13 +77,13 @@ def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
 
 @contextmanager
 def empty_ledger() -> Iterator[Engine]:
-    """A ledger that knows nothing, for a look at what is there without one."""
+    """A temporary ledger that knows nothing, to look at a landing zone without one."""
     with tempfile.TemporaryDirectory() as folder:
         yield open_ledger(f"sqlite:///{folder}/ledger.db")
 
 
 def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
-    """The tables of a mirror that were published already, as found without a ledger."""
+    """The findings for tables that were already published, as seen without a ledger."""
     zone = mirror.landing_zone
     if zone.store == "local" and not mirror.resolve(zone.path).exists():
         return {}  # opening it would create it
@@ -93,9 +93,9 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 
 
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
-    """Problems of a ledger that knows nothing of what is published or logged; looks only, and creates nothing."""
+    """The problems if the ledger knows nothing of what is published or logged; it changes and creates nothing."""
     try:
-        # The log first, and the tables once more at the end: a run that is under way makes nobody's ledger a lost one.
+        # The log first, and the tables again at the end: a run that is under way must not look like a lost ledger.
         newest = _logged(mirror)
         bound, known = _look(mirror)
         problems = [] if (ahead := _ahead(mirror, newest, bound)) is None else [ahead]
@@ -109,7 +109,7 @@ def check_ledger_knows(mirror: Mirror) -> list[Problem]:
 
 
 def _look(mirror: Mirror) -> tuple[int, set[str]]:
-    """The newest batch that the ledger bound and the tables that it has."""
+    """The newest batch and the tables that the ledger knows."""
     ledger = ledger_to_look(mirror.ledger_url())
     if ledger is None:
         return 0, set()
@@ -139,7 +139,7 @@ def _lost(mirror: Mirror, what: str) -> TerminalError:
 
 
 def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:
-    """The tables whose present generation rests on what the log held."""
+    """The tables whose present generation needs changes from the log."""
     b, c = t.batch_table.c, t.mirrored_table.c
     rests = (b.mirror == c.mirror) & (b.source == c.source) & (b.batch > c.log_from)
     query = sa.select(c.source).distinct().join_from(t.mirrored_table, t.batch_table, rests)

@@ -1,4 +1,4 @@
-"""Lets a run that was overtaken wait for the other one, because each take-over discards the other's work."""
+"""Lets a run that was overtaken wait for the other run: two that keep taking over discard each other's work."""
 
 from __future__ import annotations
 

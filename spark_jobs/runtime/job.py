@@ -33,21 +33,19 @@ TABLES = argument(
     "only these source tables, separated by commas",
     type=lambda text: text.split(",") if text else None,
 )
-"""Which tables a job is for; None: all."""
+"""The argument with the tables that a job is for; None means all."""
 
 
 @runtime_checkable
 class HasExit(Protocol):
-    """A result that determines how the job ends."""
+    """A result that defines its own exit code."""
 
     @property
-    def exit(self) -> Exit:
-        """The exit code."""
-        ...
+    def exit(self) -> Exit: ...
 
 
 def told(error: Exception) -> MirroringError | None:
-    """Our error for one from outside of our code; None for one that developers have to fix."""
+    """Convert an error from outside our code into ours; None if it is a defect that developers have to fix."""
     if not is_of_spark(error):
         return system_error(error)
     from spark_jobs.runtime.worker_tasks import workers_error

@@ -44,7 +44,7 @@ class ParcelKey:
 def sealed_outcomes(
     spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> list[Result]:
-    """The results of *function* for each of the *tasks* in Spark's workers, one partition each, in order; encrypted."""
+    """Run *function* for each task in Spark's workers, encrypted; returns the results in order."""
     key = ParcelKey()
     return outcomes(spark, description, key.called, key.packed(function), [key.packed(task) for task in tasks])
 
@@ -52,7 +52,7 @@ def sealed_outcomes(
 def sealed_frame(
     spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
 ) -> DataFrame:
-    """The lines that *work* makes of *tasks*, one partition each, as a lazy frame; all encrypted.
+    """A lazy DataFrame with the rows that *work* yields for each task, encrypted; each task is a partition.
 
     The key differs each time, so that no two plans are equal: Spark could answer the later one from a cache.
     """
@@ -67,7 +67,7 @@ def sealed_frame(
 
 
 def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
-    """*work* as a small function that can be called in a worker, for rows of Spark's own reader; encrypted."""
+    """Wrap *work* in a small encrypted function that workers can call, for rows that Spark itself reads."""
     key = ParcelKey()
     parcel = sent_beside(spark, key.packed(work))
 

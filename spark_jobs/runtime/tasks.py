@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 THREADS = min(4, os.cpu_count() or 1)
-"""Threads of this process for tasks that mostly run outside of Python; more would need more memory."""
+"""The number of threads for tasks that mostly run outside of Python; more would need more memory."""
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 class SessionOnDemand:
-    """A proxy of a Spark session that starts it on first use; *most_without* bytes of work are done without it."""
+    """Stands in for a Spark session and starts it on first use; work up to *most_without* bytes does not need it."""
 
     def __init__(self, name: str, most_without: int) -> None:
         self._name = name
@@ -55,9 +55,9 @@ def needs_spark(spark: SparkSession, size: int) -> bool:
 
 
 def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int = 0) -> int:
-    """The number of tasks for work of *size* bytes: *per_core* for each core of Spark's.
+    """The number of tasks for work of *size* bytes: *per_core* for each core of Spark.
 
-    Without Spark one, or *per_core* for each of its *own_threads* if it has any.
+    Without Spark it is one, or *per_core* for each of *own_threads*.
     """
     if not needs_spark(spark, size):
         return per_core * own_threads or 1
@@ -74,10 +74,11 @@ def run_job(
     size: int,
     own_threads: int = 1,
 ) -> list[Result]:
-    """Run *function* over *tasks* (plain values of about *size* bytes to read together); the results in order.
+    """Run *function* for each task; returns the results in order.
 
-    Results are small, too: rows never cross between the JVM and Python. *own_threads* of this process run them if Spark
-    does not. Raises a task's own error, unchanged; of several the first task's.
+    *tasks* are plain values, *size* is about how many bytes they read together. Results must be small, because rows
+    never cross between the JVM and Python. Without Spark, *own_threads* threads of this process run them. Raises a
+    task's own error unchanged, that of the first if several fail.
     """
     if not tasks:
         return []
@@ -108,7 +109,7 @@ def is_of_spark(error: Exception) -> bool:
 
 
 class _ErrorsAsValues:
-    """Returns a task's own errors as values: Spark would retry them and wrap them in its own stack trace."""
+    """Returns a task's errors as values: Spark would retry the task, and wrap the error in a stack trace."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function

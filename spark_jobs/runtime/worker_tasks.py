@@ -1,7 +1,7 @@
 """Runs one function over texts in Spark's workers, one partition each, in every kind of session.
 
-A session with its own context runs an RDD, because the first DataFrame of a new JVM costs some two seconds more; Spark
-Connect has neither RDD nor context.
+A classic session runs an RDD, because the first DataFrame of a new JVM costs two seconds more. Spark Connect has
+neither RDDs nor a context, so there a DataFrame is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from open_mirroring.operate.words import pace
 log = logging.getLogger(__name__)
 
 Work = Callable[[str, str], Any]
-"""Converts the shared text and the task's own text to its result."""
+"""Computes a result in a worker from the text that all tasks share, and the task's own text."""
 
 _LARGE = 2**19
 """Half of the size from which Spark sends a function through a file."""
@@ -66,7 +66,7 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
 
 
 def workers_error(error: Exception) -> MirroringError | None:
-    """Our error for one of Spark's that shows broken workers; None for any other."""
+    """Our error if Spark's error shows that workers cannot run at all; None for any other."""
     text = str(error)
     for pattern, what in _UNFIT:
         if found := re.search(pattern, text):
@@ -95,7 +95,7 @@ def is_classic(spark: SparkSession) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """The approximate number of parallel tasks."""
+    """About how many tasks can run at the same time."""
     if is_classic(spark):
         return spark.sparkContext.defaultParallelism
     # Over Spark Connect only the partitions of a range show it.
@@ -103,7 +103,7 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def sent_beside(spark: SparkSession, text: str) -> str | Broadcast[str]:
-    """A text as a small function carries it: a large one is broadcast if there is a context."""
+    """A text as a function sends it to workers: a large one as a broadcast, if the session has a context."""
     return spark.sparkContext.broadcast(text) if len(text) > _LARGE and is_classic(spark) else text
 
 
