@@ -53,7 +53,7 @@ class Column(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A set of columns that rows had, the places of these rows, and whether every one of these rows is *whole*."""
+    """A set of columns that rows had, the places of these rows, and whether one of them proved the list *whole*."""
 
     columns: Mapping[str, Column]
     seen: PlacesSeen
@@ -79,10 +79,10 @@ class Word(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A column that newer whole rows lack, and the columns that may be its new name.
+    """A column that newer complete rows lack, and the columns that may be its new name.
 
     *after* is the place of the last row with the column; empty if only rows of an initial load have it. *since* is the
-    first known place of a whole row without it.
+    first known place of a complete row without it.
     """
 
     after: str
@@ -91,7 +91,7 @@ class Gone(NamedTuple):
 
 
 class Back(NamedTuple):
-    """A column that came back after whole rows lacked it, even if it was dropped again later.
+    """A column that came back after complete rows lacked it, even if it was dropped again later.
 
     Values before *gone_at* belong to a former column of the same name. *since* is the first known place of a row that
     has the column again.
@@ -147,7 +147,7 @@ def column_history(
         said = max((at for at in words if at > last), default="")
         if said or ((carrying or column in carried) and max(without, default="") > last):
             gone[column] = Gone(last, min(filter(None, [*(at for at in without if at > last), said])))
-        # That it was dropped where rows before and behind have the name, only a statement tells (T-88).
+        # If rows before and after have the name, only a DDL statement shows that it was dropped (T-88).
         if between := [at for at in (*without, *words) if first < at < last]:
             gone_at = max(between)
             since = min(place for seen in carrying for place in (seen.first, seen.last) if place > gone_at)
@@ -173,7 +173,7 @@ def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set
 def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """The columns that were dropped and added again between two column orders of a table.
 
-    SQL Server puts a new column last, so a known column behind later ones was added again.
+    SQL Server puts a new column last, so a known column that moved to the end was added again.
     """
     places = {name: at for at, name in enumerate(before)}
     known = [name for name in after if name in places]
@@ -233,7 +233,7 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
 
 
 def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
-    """The last place where a whole row lacks a dropped column again, between rows that have it; empty if none."""
+    """The last place where a complete row lacks a dropped column again, between rows that have it; else empty."""
     having = [one.seen for one in lists if former.column in one.columns]
     around = max((seen.last for seen in having if seen.first <= former.up_to < seen.last), default="")
     return max((at for at in _proofs_without(former.column, lists) if former.up_to < at < around), default="")
@@ -301,7 +301,7 @@ def place_text(order: str) -> str:
 
 
 _ORDINAL = re.compile(r"\d{6}:")
-_LSN = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})~?")  # a correction is behind its commit
+_LSN = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})~?")  # a correction sorts after its commit
 _TIME = re.compile(r"(20\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)\d\d")
 
 
@@ -316,15 +316,16 @@ def commit_text(place: str) -> str:
 
 
 def _proofs_without(column: str, lists: Sequence[ListOfColumns]) -> list[str]:
-    """Places of whole rows that lack a column."""
+    """Places of complete rows that lack a column."""
     proofs = [one.seen for one in lists if column not in one.columns and one.seen.whole_last]
     return [at for seen in proofs for at in (seen.whole_first, seen.whole_last)]
 
 
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
-    """The columns that may be a gone one: of its type and place, first carried behind it, with no whole row between.
+    """The columns that may be the new name of a missing one.
 
-    Between two streams any source may have renamed it. A name that looks the same is likelier another spelling.
+    They have its type and ordinal, first appear after it, and no complete row in between lacks both. If the stream
+    changed in between, any source may have renamed it. Names that look the same are more likely two spellings of one.
     """
     newest = max((one for one in lists if column in one.columns), key=lambda one: one.seen.last)
     found: list[str] = []

@@ -344,7 +344,7 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`; closed partitions follow each other in one order (T-80)."""
+        """As :attr:`AnySource.ordered_partitions`: 1 with Change Data Partitioning, which gives one order (T-80)."""
         return 0 if self.partitions is None else 1
 
 

@@ -60,14 +60,14 @@ def fold(
 
 
 def _highest_of_others(lists: Mapping[str, ColumnList], cols: str, epoch: str) -> str:
-    """The highest place of a row with another list, in a stream incarnation."""
+    """The highest position of a row with another list, in a stream."""
     return max(
         (one.seen[epoch].last for other, one in lists.items() if other != cols and epoch in one.seen), default=""
     )
 
 
 def _as_read(seen: PlacesSeen, others: str) -> PlacesSeen:
-    """The places at which a list of the time of reading counts: behind *others*."""
+    """The positions at which a list counts that was seen at the time of reading: after *others*."""
     if not others:
         return seen
     at = seen.last if seen.last > others else f"{others}{BEHIND}"
