@@ -53,7 +53,10 @@ class Column(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A set of columns that rows had, the places of these rows, and whether one of them proved the list *whole*."""
+    """A set of columns that rows had, and the places of these rows.
+
+    *whole*: one of the rows proved that these are all columns of the table at that time.
+    """
 
     columns: Mapping[str, Column]
     seen: PlacesSeen

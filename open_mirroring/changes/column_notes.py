@@ -46,8 +46,8 @@ class ColumnNote(NamedTuple):
 
     *generation* counts the resets of the table; a note with 0 survives them. *column* is a name or a pattern; if all
     rows are meant, it is the reason. The note applies from the place *since* on; a decision and a former column apply
-    up to it. *batch* is the newest published batch at that time; for a former column it is the rank in which these
-    notes are applied.
+    up to it. *batch* is the newest batch whose rows are meant; for a former column it is the rank in which these notes
+    are applied.
     """
 
     generation: int

@@ -38,7 +38,7 @@ class LogPosition(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The position inside its epoch, as stored in the change log; sorts like the position."""
+        """The position inside its stream, ``major:minor:sub``, as stored in the change log; sorts like the position."""
         return position_text(self.major, self.minor, self.sub)
 
     @property
@@ -102,7 +102,7 @@ def is_of_generation(epoch: str, generation: int) -> bool:
 
 
 def transaction_at(order: str) -> tuple[int, str]:
-    """The stream ordinal and commit of a position (:attr:`LogPosition.order`); "" gives one below all others."""
+    """The stream number and the commit in a position (:attr:`LogPosition.order`); "" gives one below all others."""
     return (
         (int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :].partition(":")[0]) if order else (LOAD_ORDINAL, "")
     )
@@ -111,7 +111,7 @@ def transaction_at(order: str) -> tuple[int, str]:
 def not_below(order: str, ordinals: Mapping[str, int]) -> dict[str, str]:
     """For each stream the lowest position at or above *order*; streams entirely below it are left out.
 
-    *ordinals* are the numbers of the streams by name.
+    *ordinals* are the numbers of the streams, by stream name.
     """
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else "" for epoch, at in ordinals.items() if at >= ordinal}
@@ -120,7 +120,7 @@ def not_below(order: str, ordinals: Mapping[str, int]) -> dict[str, str]:
 def not_above(order: str, ordinals: Mapping[str, int]) -> dict[str, str | None]:
     """For each stream the highest position at or below *order*, None for no limit; streams above it are left out.
 
-    *ordinals* are the numbers of the streams by name.
+    *ordinals* are the numbers of the streams, by stream name.
     """
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else None for epoch, at in ordinals.items() if at <= ordinal}

@@ -1,4 +1,4 @@
-"""A change in the change log, and the rule for which change of a key decides its state (C-33, K-05, T-10)."""
+"""A change as the change log contains it, and the rule that decides which change of a key counts (C-33, K-05, T-10)."""
 
 from __future__ import annotations
 
@@ -178,9 +178,9 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
 
 
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
-    """Whether a row came to a key at which another row still was; None if the log may lack that other row.
+    """Whether a row came to a key at which another row still is; None if the log may lack that other row.
 
-    No key ever has two rows, so the next departure is the other row's. *changes* are newest first and end before that.
+    No key keeps two rows, so the first departure after that is the other row's. *changes* are newest first.
     """
     if change.left is None and change.operation != INSERT:
         return False

@@ -29,17 +29,17 @@ def encode_key(values: Iterable[str]) -> str:
 
 
 def key_bucket(key: str | None) -> int:
-    """The bucket of an encoded key in the change log; :data:`NO_BUCKET` without one."""
+    """The hash bucket of an encoded key; :data:`NO_BUCKET` for None."""
     return NO_BUCKET if key is None else bucket_of_bytes(key.encode())
 
 
 def bucket_of_bytes(key: bytes) -> int:
-    """The bucket of an encoded key, given as UTF-8 bytes."""
+    """The hash bucket of an encoded key in UTF-8, from 0 to 63."""
     return zlib.crc32(key) % KEY_BUCKETS
 
 
 def buckets_of_bytes(keys: Iterable[bytes]) -> list[int]:
-    """The buckets of many encoded keys, as :func:`bucket_of_bytes`."""
+    """The hash buckets of many encoded keys, in their order."""
     return [checksum % KEY_BUCKETS for checksum in map(zlib.crc32, keys)]
 
 

@@ -546,7 +546,7 @@ class Table(Section):
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
 
     def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
-        """By setting, the configured column names that match none of the *known* columns."""
+        """The configured column names that match none of the *known* columns, by the setting that contains them."""
         chosen, known = self.chosen, [*known]
         own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
         named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}

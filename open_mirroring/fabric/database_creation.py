@@ -105,10 +105,10 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
     return status
 
 
-def start_if_new(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> str:
+def start_if_new(api: FabricApi, database: MirroredDatabase) -> str:
     """Start a database that was never started. Returns its state afterwards, as the service names it."""
-    status = settled(api, database, sleep)
+    status = settled(api, database)
     if status.state is not DatabaseState.INITIALIZED:
         return status.said
     api.start(database)
-    return settled(api, database, sleep).said
+    return settled(api, database).said

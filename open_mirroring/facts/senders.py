@@ -21,5 +21,5 @@ def note_senders(facts: NewFacts, senders: Iterable[Sender]) -> None:
 
 
 def senders_in(facts: Facts) -> set[Sender]:
-    """The pairs of table and sender in *facts*."""
+    """All pairs of table and sender in *facts*."""
     return {(table, sender) for table, senders in SENDERS.of(facts).items() for sender in senders}

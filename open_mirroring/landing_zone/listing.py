@@ -18,7 +18,7 @@ from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 
 
 class FileStage(Enum):
-    """How far a file has moved. Data files move in this order, never backwards."""
+    """How far a file has moved: staged, published, applied by the service. Data files never move backwards."""
 
     STAGING = "staging"
     FINAL = "final"

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The state of a table when the publication was staged.
+    """The state of a table when this data file was staged.
 
     Attributes:
         published_position: the target had the changes of earlier batches up to here; None: all of them.
@@ -18,11 +18,11 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         stream_from: changes below this position are in the initial load; a position in the stream *stream_epoch*.
         log_from: batches up to this one do not count since the last reset.
         newest_load: the source's full load with which the table begins, as JSON (G-125); None: none.
-        loaded_columns: the number of first columns that came with the initial load; None: there was none.
+        loaded_columns: how many of the first columns came with the initial load; None: there was none.
         hand_over_batch: the changes of later batches are published over the initial load.
         untyped: number of changes whose values do not fit their types; only the ledger lists them.
         former: number of columns that earlier rows have under another name (G-66); only the ledger lists them.
-        epochs: the ordinal of each stream.
+        epochs: the number of each stream in the order of the table's streams, by stream name.
         decided: operators' decisions about columns, each as column, position and new name.
         unverified: notes on what is not verified, each as kind, column and position.
         renamed: names of the file's columns by their names at the source, where they differ (G-120).

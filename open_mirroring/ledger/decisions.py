@@ -109,10 +109,7 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Accept a new table of a pattern with `new_tables: ask`, so that it is published (G-71).
-
-    Returns the stop that ended.
-    """
+    """Accept a new table of a pattern with `new_tables: ask`, so that it is published (G-71). Returns its old stop."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
@@ -150,8 +147,8 @@ def accept_epoch(
 ) -> tuple[int, OpenStop | None, tuple[str, ...]]:
     """Accept a stream of a table as its newest: all its positions are above those of earlier streams (G-01).
 
-    Returns the stream's ordinal, the stop that ended (None as long as other streams are unknown), and these other
-        streams.
+    Returns a tuple: the stream's number, the stop that ended (None as long as other streams are unknown), and these
+        other streams.
     """
     epoch = epoch.strip().lower()
 

@@ -371,7 +371,7 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
 
 
 def newest_epoch(db: Connection, table_id: str) -> int:
-    """The highest ordinal among the streams of a table; 0 before the first stream."""
+    """The highest number among the streams of a table; 0 before the first stream."""
     return max(0, *EPOCHS.of(db, table_id).values(), 0)
 
 

@@ -127,7 +127,7 @@ FRAGMENTS = Documents[OpenFragment]("fragment", OpenFragment)
 COLUMN_LISTS = Documents[ColumnList]("columns", ColumnList)
 """Of a table: the column lists of its rows, by digest (G-60)."""
 EPOCHS = Documents[int]("epoch", int)
-"""Of a table: the ordinal of each stream, by the stream's name (G-01)."""
+"""Of a table: the place of each stream in the order of its streams (0 is the first), by the stream's name (G-01)."""
 STARTS = Documents[int]("start", int)
 """Of a table: where its changes begin, by partition. Rows of a full load after that are a reload (K-18)."""
 

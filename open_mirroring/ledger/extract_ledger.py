@@ -191,7 +191,10 @@ class ExtractLedger:
             return [*FRAGMENTS.of(db, self._mirror).values()]
 
     def shown_partitions(self, reads: Reads) -> set[str]:
-        """The partitions that have shown a position at the places *reads*; empty if no complete position is kept."""
+        """The partitions that have shown a position, if the source is still read from the places *reads*.
+
+        Empty if no complete position is kept.
+        """
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
         text = t.first(self._engine, query.where(m.name == self._mirror))

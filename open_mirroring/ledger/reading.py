@@ -133,9 +133,10 @@ class TableState(NamedTuple):
 
 
 class ColumnRecords(NamedTuple):
-    """What the ledger has of one table's columns: lists by first position, ordinals of streams, operators' decisions.
+    """What the ledger has of one table's columns: lists by first position, and operators' decisions.
 
-    *former* is how columns of earlier rows are read since the last reset.
+    *epochs* are the numbers of the table's streams; *former* is how columns of earlier rows are read since the last
+    reset.
     """
 
     lists: Sequence[ColumnList] = ()
@@ -283,14 +284,14 @@ class LedgerReader:
         return [_contents(row) for row in self._rows(query.order_by(c.batch))]
 
     def completeness(self, batch: int) -> Completeness | None:
-        """How complete the log was after a batch; None if no complete position is kept."""
+        """The completeness of the log after a batch; None if no complete position is kept."""
         c = t.log_batch.c
         query = sa.select(c.completeness).where(c.mirror == self._mirror, c.number == batch)
         text = t.first(self._engine, query)
         return None if text is None else Completeness.from_json(text)
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
-        """By table id, its column lists, sorted by their first position."""
+        """By table id, the sets of columns that its rows had, sorted by the first position of such a row."""
         with self._engine.connect() as db:
             found = COLUMN_LISTS.of_each(db, table_ids)
         return {table: sorted(lists.values(), key=attrgetter("first_pos")) for table, lists in found.items()}
@@ -342,7 +343,10 @@ class LedgerReader:
             return column_notes(db, {table.id: table.row.generation for table in tables}, *kinds)
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
-        """By table id, the ordinal of each of its streams."""
+        """By table id, the number of each stream in the order of the table's streams, by stream name.
+
+        A new stream begins when streaming is set up again.
+        """
         with self._engine.connect() as db:
             return EPOCHS.of_each(db, table_ids)
 
@@ -394,7 +398,10 @@ class LedgerReader:
         return found
 
     def totals(self, tables: Mapping[str, TableState]) -> dict[str, Counter[str]]:
-        """By source table, sums over its publications since the last reset: their number, and changes by outcome."""
+        """By source table, sums over its publications since the last reset.
+
+        Each counter has ``publications``, and changes by outcome, such as ``upserts`` and ``duplicates``.
+        """
         c, lives = t.publication.c, {table.id: source for source, table in tables.items()}
         query = sa.select(c.table_id, c.counts).join(t.mirrored_table, self._of_life(c)).where(c.table_id.in_(lives))
         found = {source: Counter(publications=0) for source in tables}
