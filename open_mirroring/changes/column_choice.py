@@ -1,7 +1,4 @@
-"""Selects the columns of a table that are mirrored, with their names and types at the target.
-
-Rules G-12, G-67, G-110, G-120.
-"""
+"""Selects the columns of a table that are mirrored, and their names and types (G-12, G-67, G-110, G-120)."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ class ColumnChoice(NamedTuple):
         return [name for name in names if not _fits(name, self.excluded)]
 
     def type_of(self, name: str) -> str | None:
-        """The target type that the mirror file sets for a column; None if the source's type decides.
-
-        A hashed column is always a string.
-        """
+        """The target type that the mirror file sets, string for a hashed column; None: the source's type decides."""
         return "string" if self.hashes(name) else _value_for(name, self.types)
 
     def hashes(self, name: str) -> bool:

@@ -259,10 +259,7 @@ def spelled_otherwise(
 
 
 def lists_as_now(lists: Sequence[ListOfColumns], former: Sequence[FormerColumn]) -> list[ListOfColumns]:
-    """The column lists under the present names of their columns.
-
-    A list with rows before and after a rename is split in two.
-    """
+    """The column lists under the present names of columns; one with rows on both sides of a rename is split."""
     found = [*lists]
     for one in former:
         found = [piece for part in found for piece in _pieces(part, one)]

@@ -55,12 +55,10 @@ class Completeness(NamedTuple):
         return max(known, default=None)
 
     def to_json(self) -> str:
-        """This record as JSON for the ledger."""
         return json.dumps({**self._asdict(), "reads": dict(self.reads)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Completeness:
-        """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
 
 

@@ -25,10 +25,7 @@ class Unreadable(NamedTuple):
 
 
 class RowUntold(Exception):
-    """Raised if the log does not show which of two rows left a key, so one of them may still exist (G-115).
-
-    *half* is the change that left the key.
-    """
+    """Raised if the log does not show which of two rows left a key by the change *half* (G-115)."""
 
     def __init__(self, half: Logged) -> None:
         super().__init__(half)

@@ -1,7 +1,4 @@
-"""Defines what a batch of the change log reads, and the manifest: the list of what was written.
-
-The ledger stores both as JSON.
-"""
+"""Defines what a batch of the change log reads, and the manifest of what it wrote, as JSON for the ledger."""
 
 from __future__ import annotations
 
@@ -31,7 +28,6 @@ class LoadChunk(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name under which a batch binds the chunk."""
         return f"{_LOAD}{self.source}/{self.generation}/{self.number}"
 
     @classmethod
@@ -55,7 +51,6 @@ class CorrectionRange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name under which a batch binds the correction."""
         return f"{_CORRECTION}{self.source}/{self.generation}/{self.proof}"
 
     @classmethod
@@ -167,7 +162,6 @@ class Scope:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not (self.ranges or self.letters or self.purpose == "overdue")
 
     def to_json(self) -> str:
@@ -179,7 +173,6 @@ class Scope:
 
     @classmethod
     def from_json(cls, text: str) -> Scope:
-        """Read back what :meth:`to_json` wrote."""
         document = json.loads(text)
         if isinstance(document, list):
             document = {"purpose": "new", "ranges": document, "letters": []}
@@ -279,7 +272,6 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
 
 

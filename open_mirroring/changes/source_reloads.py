@@ -50,10 +50,7 @@ class NewestLoad:
         return replace(self, stream_from=max(self.stream_from, stream_from))
 
     def is_older(self, epoch: str, position: str) -> bool:
-        """Whether a change is older than the load.
-
-        False for loaded rows: for them only the place in the partition decides.
-        """
+        """Whether a change is older than the load; False for loaded rows, whose place in the partition decides."""
         return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
 
     def lists_behind(self, lists: Mapping[str, Places]) -> dict[str, Places]:
@@ -74,12 +71,11 @@ class NewestLoad:
         return PlacesSeen(*ends, min(whole, default=""), max(whole, default=""))
 
     def to_json(self) -> str:
-        """The load as JSON, for the ledger and the footers of staged files."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str | None) -> NewestLoad | None:
-        """Parse the JSON of :meth:`to_json`; None for None."""
+        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
         return None if text is None else cls(**json.loads(text))
 
 

@@ -118,10 +118,7 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
 
 
 def check_tenant(connection: Connection, tenant: str) -> None:
-    """Refuse a tenant that is neither an id nor a domain, because it becomes part of the login's address.
-
-    Raises ``CONNECTION_INVALID``.
-    """
+    """Raise ``CONNECTION_INVALID`` for a tenant that is no id or domain: it becomes part of the login's address."""
     if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
         raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")
 

@@ -49,10 +49,7 @@ def absolute(text: str, home: Path) -> str:
 
 
 def from_connection(connection: Connection, home: Path) -> str:
-    """Build the ledger URL from a connection of type ``postgres``, or ``sqlite`` with the file as *host*.
-
-    Raises ``CONNECTION_INVALID``.
-    """
+    """Build the ledger URL from a ``postgres`` or ``sqlite`` connection. Raises ``CONNECTION_INVALID``."""
     unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
     if unknown:
         raise invalid(connection.name, f"for a ledger, extra may only hold {', '.join(_OPTIONS)} (PostgreSQL)")

@@ -27,10 +27,7 @@ HOME = "OPEN_MIRRORING_HOME"
 
 
 def load_mirror(path: Path) -> Mirror:
-    """Read one mirror file.
-
-    Raises ``ConfigError`` with all mistakes together; values that may be secret are never shown.
-    """
+    """Read one mirror file. Raises ``ConfigError`` with all mistakes, and never shows a value that may be secret."""
     return _sound(*_read(Path(path)))
 
 

@@ -380,7 +380,6 @@ class Mirror(Section):
 
     @property
     def name(self) -> str:
-        """The mirror's name."""
         return self.mirror
 
     @property
@@ -410,10 +409,7 @@ class Mirror(Section):
         return any(names.split_source_name(one) == name for one in self.ignore)
 
     def join(self, tables: Sequence[tuple[TablePattern, Table]]) -> None:
-        """Replace the tables that were found by patterns; each comes with its pattern.
-
-        Nothing else changes in a mirror that is in use.
-        """
+        """Replace the tables that were found by patterns, each paired with its pattern."""
         self._joined = tuple(tables)
         for _, table in tables:
             table.take_over(self._hashed, self.extra_columns)
@@ -438,7 +434,6 @@ class Mirror(Section):
 
     @property
     def file(self) -> Path:
-        """The file that the mirror was read from."""
         return self._origin.file
 
     @property

@@ -32,10 +32,7 @@ _MAX_COLUMN = 128
 
 
 def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
-    """Build a pydantic error with our *code* as its type.
-
-    The texts are passed as context, so braces in names are not taken for placeholders.
-    """
+    """Build a pydantic error with our *code* as type; braces in its texts are not taken for placeholders."""
     return PydanticCustomError(code, "{what}", {"what": what, "way_out": way_out})
 
 

@@ -43,10 +43,7 @@ def path_text(path: SettingPath) -> str:
 
 
 class Problem(NamedTuple):
-    """A mistake in a mirror file.
-
-    *line* counts from 1; *path* is the setting, as :func:`path_text` writes it, or empty.
-    """
+    """A mistake in a mirror file. *line* counts from 1; *path* is written as by :func:`path_text`, or empty."""
 
     code: str
     file: Path

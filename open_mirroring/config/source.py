@@ -275,7 +275,6 @@ class Messages(QlikTask):
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`."""
         return self.partition_count
 
 

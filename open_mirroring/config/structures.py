@@ -47,7 +47,6 @@ class GivenStructure(Section):
 
     @property
     def source_name(self) -> names.SourceName:
-        """Schema and table, as messages name them."""
         return names.split_source_name(self.table)
 
     @field_validator("registry_number")

@@ -513,7 +513,6 @@ class Table(Section):
 
     @property
     def source_name(self) -> names.SourceName:
-        """Schema and table, as events name them."""
         return names.split_source_name(self.source)
 
     @property
@@ -831,10 +830,7 @@ def refuse(found: Iterable[Mistake]) -> None:
 
 
 def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
-    """Find every table that has the same source or target folder as an earlier one (F-02).
-
-    *tables* pairs each with its index in the file.
-    """
+    """Find tables, given with their index in the file, that share source or folder with an earlier one (F-02)."""
     found: list[Mistake] = []
     sources: dict[tuple[str, str], int] = {}
     folders: dict[str, int] = {}

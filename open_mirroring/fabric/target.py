@@ -85,10 +85,7 @@ class FabricTarget:
         return {folder: target_status(look.database, entry_of(folder, look.tables)) for folder in folders}
 
     def prove(self) -> None:
-        """Request the status once, to check that this login is allowed to.
-
-        Raises ``PLACE_MISSING``, and errors of the API.
-        """
+        """Check that this login may request the status. Raises ``PLACE_MISSING``, and errors of the API."""
         if self._look() is None:
             raise self._missing()
 
@@ -181,7 +178,6 @@ class NoWatch:
     """Stands for a target whose tables cannot be seen: an operator has to confirm which tables it has."""
 
     def sees(self, folder: str) -> bool | None:
-        """Always None: unknown."""
         return None
 
 

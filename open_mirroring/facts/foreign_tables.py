@@ -22,10 +22,7 @@ class Ignored(NamedTuple):
 
 
 class ForeignTable(NamedTuple):
-    """The ignored messages of a source table that is not mirrored.
-
-    With an empty *name*, of all tables beyond :data:`NAMES_KEPT`.
-    """
+    """Ignored messages of a table that is not mirrored; with an empty *name*, of all beyond :data:`NAMES_KEPT`."""
 
     name: str
     messages: int

@@ -48,10 +48,7 @@ def bytes_digest(path: Path) -> str:
 
 
 def reads_as_null(column: pa.Array, null: str) -> pa.Array:
-    """Mark the values of a column that the service would read as NULL, because they equal the text for NULL.
-
-    Returns a boolean array.
-    """
+    """A boolean array: which values the service would read as NULL, because they equal the text for NULL."""
     return pc.equal(_texts(column), null).fill_null(False)
 
 

@@ -29,10 +29,7 @@ class FileStage(Enum):
 
 
 class ListedItem(NamedTuple):
-    """One object of a table.
-
-    *name* is the last part of its path; for foreign objects, the path inside the table's folder.
-    """
+    """One object of a table; *name* is its file name, for foreign objects the path inside the table's folder."""
 
     name: str
     stage: FileStage

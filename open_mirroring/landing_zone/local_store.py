@@ -74,7 +74,6 @@ class LocalStore:
             return None
 
     def read(self, path: str) -> Content | None:
-        """The content of a small object with its ETag; None when there is none."""
         if self.stat(path) is None:
             return None
         with _store_errors(self.root, path):
@@ -91,7 +90,6 @@ class LocalStore:
         yield Path(self._local(path)) if self.stat(path) is not None else None
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """The current state of an object; None when it does not exist."""
         local = self._local(path)
         with _store_errors(self.root, path):
             try:
@@ -128,7 +126,6 @@ class LocalStore:
         return self._walk(folder)
 
     def delete(self, path: str) -> None:
-        """Remove an object, if it exists."""
         local = self._local(path)
         with _store_errors(self.root, path):
             remove(local)

@@ -194,7 +194,6 @@ class OneLakeStore:
         return self._flush(path, size, created) if size else ObjectInfo(path, 0, created)
 
     def read(self, path: str) -> Content | None:
-        """The content of a small object with its ETag; None when there is none."""
         answer = self._calls.send(Request("GET", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
@@ -226,7 +225,6 @@ class OneLakeStore:
         return True
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """The current state of an object; None when it does not exist."""
         answer = self._calls.send(Request("HEAD", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
@@ -271,7 +269,6 @@ class OneLakeStore:
             query["continuation"] = token
 
     def delete(self, path: str) -> None:
-        """Remove an object, if it exists."""
         answer = self._delete(path, {"recursive": "false"})
         if answer.status in (409, 412):
             raise busy(path, answer)

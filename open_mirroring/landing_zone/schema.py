@@ -156,12 +156,10 @@ class TableSchema(NamedTuple):
         return {column.name: column.salted for column in self.columns if column.salted}
 
     def to_json(self) -> str:
-        """The columns as JSON for the ledger."""
         return json.dumps(self.stored, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> TableSchema:
-        """Read back what :meth:`to_json` wrote."""
         return cls(_columns_of(text))
 
     def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:

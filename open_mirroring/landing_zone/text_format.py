@@ -48,15 +48,11 @@ class TextFormat(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> TextFormat:
-        """Read back what :meth:`to_json` wrote."""
         document = json.loads(text)
         return cls(**{**document, "columns": tuple((name, kind) for name, kind in document["columns"])})
 
     def properties(self, keys: Sequence[str]) -> dict[str, Any]:
-        """The properties in ``_metadata.json`` in addition to the keys (F-20 to F-24).
-
-        The row marker is not listed there.
-        """
+        """The properties in ``_metadata.json`` in addition to the keys (F-20 to F-24), without the row marker."""
         return {
             "SchemaDefinition": {
                 "Columns": [

@@ -19,20 +19,16 @@ class Reason(NamedTuple):
     why: str
 
     def to_json(self) -> str:
-        """The reason as JSON for a column of the ledger."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str | None) -> Reason | None:
-        """Parse the JSON of :meth:`to_json`; None for None."""
+        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
         return None if text is None else cls(**json.loads(text))
 
 
 def audit(db: Connection, mirror: str, source: str | None, event: str, detail: Mapping[str, Any]) -> None:
-    """Write one entry into the audit trail, inside a running transaction.
-
-    *source* is None if it concerns the entire mirror.
-    """
+    """Write an audit entry, inside a running transaction; *source* is None if it concerns the entire mirror."""
     db.execute(
         t.audit.insert().values(
             at=datetime.now(UTC),

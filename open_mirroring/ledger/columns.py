@@ -135,10 +135,7 @@ def note_decision(db: Connection, table_id: str, said: Word) -> None:
 
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
-    """Store how columns of earlier rows are read in this generation, before its first files.
-
-    Replaces earlier such notes.
-    """
+    """Store how columns of earlier rows are read in this generation, in place of earlier such notes."""
     notes = [
         _note(generation, NoteKind.FORMER, one.column, one.up_to, step)._replace(now=one.now)
         for step, one in enumerate(columns)
@@ -148,10 +145,7 @@ def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequenc
 
 
 def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
-    """Store which columns are gone, each with the first place without it.
-
-    All other columns of the table count as present.
-    """
+    """Store which columns are gone, each with the first place without it; all others count as present."""
     notes = [_note(generation, NoteKind.GONE, column, place, batch) for column, place in since.items()]
     with ledger.begin() as db:
         _replace(db, table_id, generation, NoteKind.GONE, notes)
@@ -185,10 +179,7 @@ def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: 
 
 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
-    """Store why changes in a table's log contradict each other, in place of earlier unverified notes (G-190).
-
-    *why* None: they do not.
-    """
+    """Store why changes in a table's log contradict each other (None: they do not), for unverified rows (G-190)."""
     kind = NoteKind.CONTRADICTED
     with ledger.begin() as db:
         kept = [one for one in _of(db, table_id, generation, kind) if one.verified]

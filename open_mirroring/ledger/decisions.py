@@ -53,10 +53,7 @@ EXPLAINED_BY_A_WORD = having(Trait.EXPLAINED)
 
 
 class OpenStop(NamedTuple):
-    """A stop that waits for a decision.
-
-    *source* is None if reading of the entire mirror is stopped; *since* is None then.
-    """
+    """A stop that waits for a decision; without *source* and *since* if reading of the entire mirror is stopped."""
 
     source: str | None
     code: str
@@ -125,10 +122,7 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Accept that the table is rebuilt from the newest full load of its Qlik task (G-125).
-
-    Returns the stop, which the next run ends.
-    """
+    """Accept the newest full load of a table's Qlik task (G-125). Returns the stop, which the next run ends."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
@@ -257,10 +251,7 @@ def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements:
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of reading for the entire mirror, and return it.
-
-    The next run compares change log and ledger again.
-    """
+    """Clear the stop of reading a mirror, and return it. The next run compares change log and ledger again."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:

@@ -71,10 +71,7 @@ class TableDeclaration(NamedTuple):
 
 
 class JoinedTable(NamedTuple):
-    """A table that was added by a pattern, as its source announced it; *columns* are types by name.
-
-    *batch* is the batch with the announcement.
-    """
+    """A table found by a pattern, as announced in *batch* by its source; *columns* are types by name."""
 
     source: str
     schema: str
@@ -396,12 +393,11 @@ class ResetRecord:
     is_carried_on: bool = False
 
     def to_json(self) -> str:
-        """The record as JSON for the ledger."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def of(cls, text: str | None) -> ResetRecord | None:
-        """Parse the JSON of :meth:`to_json`; None for None."""
+        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
         return None if text is None else msgspec.json.decode(text, type=cls)
 
     @property

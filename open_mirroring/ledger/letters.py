@@ -144,7 +144,6 @@ class OpenLetters:
 
     @property
     def count(self) -> int:
-        """The number of dead letters."""
         return sum(self.by_code.values())
 
     def document(self) -> dict[str, Any]:

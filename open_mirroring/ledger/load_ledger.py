@@ -65,12 +65,10 @@ class LoadPlan:
         return replace(self, shortest={**self.shortest, **least}, done=self.done.union(done))
 
     def to_json(self) -> str:
-        """The plan as JSON for the ledger."""
         return msgspec.json.encode(self, order="deterministic").decode()
 
     @classmethod
     def from_json(cls, text: str) -> LoadPlan:
-        """Parse the JSON of :meth:`to_json`."""
         return msgspec.json.decode(text, type=cls)
 
 

@@ -38,7 +38,6 @@ class ProofLedger:
         self._engine = engine
 
     def record(self, found: RecordedProof) -> None:
-        """Store a proof."""
         of = {"id": found.id, "table_id": found.table_id, "generation": found.generation}
         row = {**of, "proved_at": found.proof.proved_at, "document": msgspec.json.encode(found.proof).decode()}
         with self._engine.begin() as db:

@@ -373,10 +373,7 @@ class LedgerReader:
         return self.published_above({table_id: (generation, above)}).get(table_id, [])
 
     def published_above(self, numbers: Mapping[str, tuple[int, int]]) -> dict[str, list[PublishedFile]]:
-        """By table id, its published files in order.
-
-        *numbers* has the generation of each table, and the file number above which to look.
-        """
+        """By table id, its published files in order; *numbers* has generation and the file number to look above."""
         c = t.published_file.c
         found: dict[str, list[PublishedFile]] = {}
         wanted = sa.select(c.table_id, *(c[name] for name in PublishedFile._fields)).order_by(c.table_id, c.number)

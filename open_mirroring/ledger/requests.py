@@ -139,10 +139,7 @@ def finish(
     outcome: Mapping[str, Any],
     subject: str | None = "",
 ) -> None:
-    """Set the outcome of every open request of these actions on a table.
-
-    *subject* None means any subject.
-    """
+    """Set the outcome of open requests of these actions on a table; *subject* None means any subject."""
     c = t.decision_request.c
     of = sa.true() if subject is None else c.subject == subject
     is_open = (c.mirror == mirror) & (c.source == source) & c.action.in_(list(actions)) & c.finished_at.is_(None)

@@ -39,11 +39,9 @@ class WholeNumber(TypeDecorator[int]):
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
-        """Convert the number to the stored text."""
         return None if value is None else str(value)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> int | None:
-        """Convert the stored text to the number."""
         return None if value is None else int(value)
 
 
@@ -54,7 +52,6 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
-        """Add the zone to the stored time."""
         return None if value is None else value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
