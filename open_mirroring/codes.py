@@ -1,7 +1,7 @@
-"""The one table of codes: what each means, how it is reported, who ends it and what to do.
+"""The table of all codes of errors, stops, holds, losses, dead letters and notes, with their meaning and next step.
 
-A code stands for one cause and one next step; the message next to it has the details. What the product decides by a
-code is a trait of its record here. docs/runbook.md is generated from it.
+A code stands for one cause and one next step; the message next to it has the details. If the product acts on a code,
+the code has a *trait* for that. docs/runbook.md is generated from this table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Lift(StrEnum):
-    """Who ends what a code reports."""
+    """How the condition that a code reports ends: by itself, by a run, or by an operator."""
 
     ITSELF = "It ends by itself once its cause is gone."
     NEXT_RUN = "The next run ends it."
@@ -49,7 +49,7 @@ class Lift(StrEnum):
 
 
 class Trait(Enum):
-    """What the product does by a code."""
+    """A property of a code on which the product acts."""
 
     HEALED_BY_COPY = "the dead letter hides complete changes, and a sound copy or a decoder that knows more heals it"
     OF_A_FILE = "the dead letter is of a file, not of a message: only reading the file again makes anything of it"
@@ -659,18 +659,20 @@ def next_step(name: str) -> str:
 
 @cache
 def of_kind(kind: Kind) -> frozenset[str]:
-    """The codes that are reported in this way."""
+    """The names of all codes that can be reported as this kind, such as stops."""
     return frozenset(code.name for code in _TABLE if kind in code.kinds)
 
 
 @cache
 def having(trait: Trait) -> frozenset[str]:
-    """The codes with this trait."""
+    """The names of all codes with this trait."""
     return frozenset(code.name for code in _TABLE if trait in code.traits)
 
 
 WHY_RESET: Mapping[str, str] = {code.name: code.why_reset for code in _TABLE if code.why_reset}
-"""Stops that only a reset of the table ends, and why. All others are checked again by the next run."""
+"""The reason by code, for stops that end only when the table is built again (a reset). The next run checks all other
+stops."""
 
 WHY_LOAD: Mapping[str, str] = {code.name: code.why_load for code in _TABLE if code.why_load}
-"""Stops after which the log does not contain every change of the table, and why: only a load has its rows."""
+"""The reason by code, for stops after which the change log lacks changes: only an initial load has all rows of the
+table."""

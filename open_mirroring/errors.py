@@ -1,8 +1,8 @@
-"""The two roots of all errors that the product raises on purpose.
+"""The two base classes of every error that the product raises on purpose.
 
-*Terminal* errors need a person: trying again gives the same answer. *Transient* errors may pass by themselves:
-the scheduler tries again. Every error has a stable code, says what happened and where, and names the way out. The
-text of the exception holds all of it, so the log line alone is enough to act on.
+A *terminal* error needs a person: trying again gives the same result. A *transient* error may pass by itself: the
+scheduler tries again. Every error has a stable code and contains what happened, where, and the next step. Its text
+shows all of it, so the log line alone is enough to act on.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 
 class MirroringError(Exception):
-    """Root of every error this product raises on purpose.
+    """Base class of every error this product raises on purpose.
 
     Args:
-        code: stable identifier in UPPER_SNAKE case; what runbooks, tests and retry policies refer to.
-        what: one sentence saying what is wrong, with the offending value.
-        where: the file, table, position or setting concerned; empty when the sentence says it all.
-        way_out: what to do about it.
+        code: stable identifier in UPPER_SNAKE case; runbook, tests and retry policies refer to it.
+        what: one sentence about what is wrong, with the offending value.
+        where: the file, table, position or setting concerned; empty when *what* names it.
+        way_out: the next step for the operator.
     """
 
     def __init__(self, code: str, what: str, *, where: str = "", way_out: str = "") -> None:
@@ -43,15 +43,15 @@ def _rebuild(kind: type[MirroringError], code: str, what: str, where: str, way_o
 
 
 class TerminalError(MirroringError):
-    """Trying again gives the same answer: somebody has to change something first."""
+    """An error that a repetition does not fix: an operator has to change something first."""
 
 
 class TransientError(MirroringError):
-    """May pass by itself: the same call is worth repeating."""
+    """An error that may pass by itself: the same call is worth repeating."""
 
 
 def memory_error() -> MirroringError:
-    """Our error for memory that a process asked for and did not get."""
+    """Build the transient error for a process that ran out of memory (``MEMORY_FULL``)."""
     return TransientError(
         "MEMORY_FULL",
         "the process ran out of memory",
@@ -60,7 +60,10 @@ def memory_error() -> MirroringError:
 
 
 def disk_error(error: OSError, where: str = "") -> MirroringError | None:
-    """Our error for a disk that is full, or where this process may not read or write; None for any other."""
+    """Translate an ``OSError`` about a full disk or missing permissions; None for any other.
+
+    ``DISK_FULL`` is transient, ``ACCESS_DENIED`` is terminal. *where* replaces the file name of the error.
+    """
     what, where = error.strerror or str(error), where or str(error.filename or "")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         way_out = "free space or raise the quota; the next run goes on"

@@ -1,7 +1,8 @@
-"""Names the points at which a test can kill the process. There is one after each durable step.
+"""Names the points at which a test can kill the process, one after each durable step.
 
-``OPEN_MIRRORING_FAULT`` is a ``name``, or ``name:n`` for the n-th time that the point is reached. The process ends
-there by SIGKILL: no ``finally``, no exit handler, as after a power cut. Without the variable a point costs nothing.
+Tests set the variable ``OPEN_MIRRORING_FAULT`` to ``name``, or to ``name:n`` for the n-th time that the point is
+reached. The process then ends by SIGKILL: no ``finally`` and no exit handler runs, as after a power cut. Without the
+variable a point costs nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _reached: dict[str, int] = {}
 
 
 def reach(name: str) -> None:
-    """Die here if a test asked for it."""
+    """Mark a point in the code; kill the process here if ``OPEN_MIRRORING_FAULT`` names the point."""
     wanted = os.environ.get("OPEN_MIRRORING_FAULT")
     if not wanted:
         return

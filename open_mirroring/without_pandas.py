@@ -1,4 +1,4 @@
-"""Lets libraries find no pandas while they are imported: none of ours needs it, and it takes longer than most tasks."""
+"""Keeps libraries from importing pandas: the product does not need it, and its import takes longer than most tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """Hide pandas from what is imported in the block, unless it is loaded; later imports of it work."""
+    """Make ``import pandas`` fail inside the block, unless pandas is already loaded; it works again afterwards."""
     if "pandas" in sys.modules:
         yield
         return

@@ -1,1 +1,1 @@
-"""A change: its position in the order of its table, and which change of a key counts. Pure functions."""
+"""Pure functions on changes: their order in a table, and which change decides a key."""

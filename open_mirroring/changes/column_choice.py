@@ -1,4 +1,4 @@
-"""The selection of a table's columns, their names and types at the target (G-12, G-67, G-110, G-120)."""
+"""Selects the columns of a table that are mirrored, and their names and types (G-12, G-67, G-110, G-120)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT)
 
 
 class ColumnChoice(NamedTuple):
-    """The columns that are read, by the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
+    """The columns of one table to read, by the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
 
-    Names match in any case, because the source may change it at any time; of two such names in a row only the one
-    spelled as listed does. *listed* None means every column that is not excluded. *fitting*, *excluded* and *hashed*
-    may have ``*`` for any characters. *types* and *renamed* are pairs of a column and its landing type or name; *extra*
-    pairs a property of the change with the name of its column (G-118). *where* is the condition for rows, in its one
-    spelling (G-193).
+    Names match in any case, because the source may change it at any time; if a row has two such names, only the one
+    spelled as listed matches. *listed* None means every column that is not excluded. *fitting* (the patterns in
+    `columns`), *excluded* and *hashed* may contain ``*`` for any characters. *types* and *renamed* pair a column with
+    its type or name at the target. *extra* pairs a property of the change, such as ``commit_time``, with the column
+    that gets it (G-118). *where* is the condition for rows, in its one spelling (G-193).
     """
 
     listed: tuple[str, ...] | None = None
@@ -35,16 +35,16 @@ class ColumnChoice(NamedTuple):
 
     @property
     def logs_transactions(self) -> bool:
-        """Whether the log keeps commit time and transaction of each change. It does so only on request."""
+        """Whether the change log keeps commit time and transaction of each change, as some `extra_columns` need."""
         return any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
 
     @property
     def is_all(self) -> bool:
-        """Whether no column is left out, whatever the source adds."""
+        """Whether every column is read, including those that the source adds later."""
         return self.listed is None and not self.excluded
 
     def of(self, names: Iterable[str]) -> list[str]:
-        """The columns of a row that are read, in order."""
+        """Those of the given column names that are read, in their order."""
         names = [*names]
         if self.listed is not None:
             exact = {*self.listed}
@@ -53,11 +53,11 @@ class ColumnChoice(NamedTuple):
         return [name for name in names if not _fits(name, self.excluded)]
 
     def type_of(self, name: str) -> str | None:
-        """The landing type that the mirror file sets, text for a hashed column; None: the source's decides."""
+        """The target type that the mirror file sets, string for a hashed column; None: the source's type decides."""
         return "string" if self.hashes(name) else _value_for(name, self.types)
 
     def hashes(self, name: str) -> bool:
-        """Whether a column lands as hashes (G-121)."""
+        """Whether a hash of the column's value is published instead of the value (G-121)."""
         return bool(self.hashed) and _fits(name, self.hashed)
 
     def new_name_of(self, name: str) -> str | None:
@@ -70,22 +70,25 @@ class ColumnChoice(NamedTuple):
         return self.new_name_of(name) or name
 
     def absent(self, names: Iterable[str]) -> list[str]:
-        """The listed names that match none of these columns."""
+        """The columns listed in the mirror file that *names* lacks."""
         return lacking(self.listed or (), names)
 
     @property
     def takes(self) -> str:
-        """Which columns are read, as the ledger stores it."""
+        """The selection as JSON for the ledger: ``[listed, fitting, excluded]``."""
         return json.dumps([self.listed, self.fitting, self.excluded], ensure_ascii=False)
 
     @property
     def types_text(self) -> str:
-        """The settings `types` and `where`, as the ledger stores them."""
+        """The settings `types` and `where` as JSON for the ledger."""
         types = dict(self.types)
         return json.dumps([types, self.where] if self.where else types, ensure_ascii=False)
 
     def gained(self, before: str) -> list[str]:
-        """The names and patterns of columns that are read now, but not under an earlier choice (its *takes*)."""
+        """The columns and patterns that are read now, but were not under an earlier selection (JSON as in *takes*).
+
+        Rows that were read before lack these columns, so they need a reload.
+        """
         listed, fitting, excluded = json.loads(before)
         former = ColumnChoice(None if listed is None else tuple(listed), tuple(fitting), tuple(excluded))
         found = [name for name in former.excluded if name not in self.excluded]
@@ -100,12 +103,15 @@ class ColumnChoice(NamedTuple):
         ]
 
     def unread(self, names: Iterable[str], taken: Iterable[str]) -> frozenset[str]:
-        """The columns that are not read, or only since the names and patterns *taken* were added (:meth:`gained`)."""
+        """Those of *names* that are not read now, or were not read before *taken* was added.
+
+        *taken* are names and patterns as :meth:`gained` returns them.
+        """
         names = [*names]
         return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """All names and patterns, including excluded and renamed ones, that match none of these columns."""
+        """All configured names and patterns that match none of *names*; probably misspelled."""
         names = [*names]
         patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
         return [*dict.fromkeys([*self.absent(names), *fitting_none(patterns, names)])]
@@ -121,18 +127,18 @@ def where_of(types_text: str) -> str:
 
 
 def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The wanted names that match none of these, in any case."""
+    """The *wanted* names that *names* does not contain, compared without case."""
     there = {name.casefold() for name in names}
     return [name for name in wanted if name.casefold() not in there]
 
 
 def plain_names(names: Iterable[str]) -> list[str]:
-    """The entries that are names, not patterns. A name claims that the column exists."""
+    """The entries without ``*``. Unlike a pattern, a name claims that the column exists."""
     return [name for name in names if "*" not in name]
 
 
 def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The names and patterns that match none of these columns."""
+    """The names and patterns that match none of *names*."""
     names = [*names]
     return [one for one in patterns if not any(_fits(name, [one]) for name in names)]
 

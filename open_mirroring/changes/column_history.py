@@ -1,7 +1,12 @@
-"""Finds what became of a table's columns: which are gone, came back, or may have been renamed.
+"""Finds what became of a table's columns: which were dropped, came back, or may have been renamed.
 
-The source sends no event for DDL (C-75). A row proved to be complete that lacks a column of earlier changes shows that
-it is gone, by its position, not its arrival (G-60). A rename is a drop and an addition in one step (F-88).
+The source sends no event for DDL (C-75), so this is inferred from the rows. A row that provably has all columns, but
+lacks one of earlier changes, shows that the column was dropped. The positions of the rows decide, not their arrival
+(G-60). A rename looks like a drop and an addition in one step (F-88).
+
+A *place* here is the position of a change over all streams of its table
+(:attr:`~open_mirroring.changes.log_position.LogPosition.order`); places sort as text. A *whole* row provably has every
+column.
 """
 
 from __future__ import annotations
@@ -16,19 +21,20 @@ from typing import NamedTuple
 from open_mirroring.changes.places_seen import PlacesSeen
 
 BEHIND = "+"
-"""Behind a position: what was seen at a reading that brought nothing newer than it."""
+"""Suffix of a place: something was seen after it, by a reading that found no newer change."""
 EVERYWHERE = "~"
-"""Above every place."""
+"""Sorts above every place."""
 
 
 BELOW_CHANGES = PlacesSeen("", "")
-"""Where loaded rows lie."""
+"""The place of rows from an initial load: below every change."""
 
 
 class Column(NamedTuple):
-    """A column in a list; *own* is the landing type of *sql_type* where the mirror file makes it land as another one.
+    """A column in a column list: its SQL type, its type at the target (*lands*), and its ordinal (*place*).
 
-    *sql_type* is empty and *place* is None where they are not reported.
+    *sql_type* is empty and *place* is None if the source does not report them. If the mirror file sets another target
+    type, *own* is the one that *sql_type* would have had.
     """
 
     sql_type: str
@@ -37,14 +43,20 @@ class Column(NamedTuple):
     own: str = ""
 
     def may_be(self, other: Column) -> bool:
-        """Whether both types may be those of one column; texts also need the source's type without its length."""
+        """Whether the types allow *other* to be this column under a new name.
+
+        The target types have to be equal. For strings, the source's types without length have to be equal, too.
+        """
         kinds = {kind for one in (self, other) if (kind := one.sql_type.partition("(")[0].strip())}
         mine, theirs = self.own or self.lands, other.own or other.lands
         return mine == theirs and (mine != "string" or len(kinds) < 2)
 
 
 class ListOfColumns(NamedTuple):
-    """A column list, the places of rows with it over all streams, and whether one of them proved it *whole*."""
+    """A set of columns that rows had, and the places of these rows.
+
+    *whole*: one of the rows proved that these are all columns of the table at that time.
+    """
 
     columns: Mapping[str, Column]
     seen: PlacesSeen
@@ -52,14 +64,17 @@ class ListOfColumns(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """All columns of a table as its source announced them at one time, each with its type and its place."""
+    """All columns of a table as its source announced them at one time: type and ordinal by column name."""
 
     types: Mapping[str, str]
     places: Mapping[str, int]
 
 
 class Word(NamedTuple):
-    """A statement on a column that rows lack, for changes up to a place: it was renamed, or dropped (None)."""
+    """An operator's decision on a column that rows lack: it was renamed to *now*, or dropped (None).
+
+    It applies to changes up to the place *up_to*.
+    """
 
     column: str
     up_to: str
@@ -67,10 +82,10 @@ class Word(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A column that newer whole rows lack, and the columns that may be it under a new name.
+    """A column that newer complete rows lack, and the columns that may be its new name.
 
-    *after* is the place of the last row that carries it, empty where only loaded rows do; *since* is the first known
-    place of a whole row without it.
+    *after* is the place of the last row with the column; empty if only rows of an initial load have it. *since* is the
+    first known place of a complete row without it.
     """
 
     after: str
@@ -79,9 +94,10 @@ class Gone(NamedTuple):
 
 
 class Back(NamedTuple):
-    """A column that came back after whole rows lacked it, whether or not it is gone again.
+    """A column that came back after complete rows lacked it, even if it was dropped again later.
 
-    Values before *gone_at* belong to another column; *since* is the first known position of a row that has it again.
+    Values before *gone_at* belong to a former column of the same name. *since* is the first known place of a row that
+    has the column again.
     """
 
     gone_at: str
@@ -89,9 +105,9 @@ class Back(NamedTuple):
 
 
 class FormerColumn(NamedTuple):
-    """A column that rows up to a position carry, and that the table no longer has under this name (G-66, G-67).
+    """A column that rows up to a place have, but that the table no longer has under this name (G-66, G-67).
 
-    *now* is its name since then; None: it was dropped, so a column of this name today is another one.
+    *now* is its new name. None means that it was dropped: a column of this name today is another one.
     """
 
     column: str
@@ -100,7 +116,7 @@ class FormerColumn(NamedTuple):
 
 
 class ColumnHistory(NamedTuple):
-    """What became of a table's columns. A column that is not listed here is as it always was."""
+    """The columns of a table that were dropped or came back, by name. All other columns never changed."""
 
     gone: Mapping[str, Gone] = MappingProxyType({})
     back: Mapping[str, Back] = MappingProxyType({})
@@ -114,10 +130,14 @@ def column_history(
     carried: Collection[str] = (),
     renames: bool = True,
 ) -> ColumnHistory:
-    """What became of the columns that changes carried, and of those that only loaded rows have.
+    """Infer from column lists which columns were dropped, came back, or may have been renamed.
 
-    Of *loaded* columns, which are below every change, *carried* names those that changes carry while the source has
-    them. *renames* says whether the source can rename a column while its changes are read.
+    Args:
+        lists: the column lists of changes.
+        decided: decisions of operators on columns.
+        loaded: the column lists of initial loads, whose rows are below every change.
+        carried: columns of *loaded* that changes contain as long as the source has them.
+        renames: whether the source can rename a column while its changes are read.
     """
     gone: dict[str, Gone] = {}
     back: dict[str, Back] = {}
@@ -130,7 +150,7 @@ def column_history(
         said = max((at for at in words if at > last), default="")
         if said or ((carrying or column in carried) and max(without, default="") > last):
             gone[column] = Gone(last, min(filter(None, [*(at for at in without if at > last), said])))
-        # That it was dropped where rows before and behind have the name, only a statement tells (T-88).
+        # If rows before and after have the name, only a DDL statement shows that it was dropped (T-88).
         if between := [at for at in (*without, *words) if first < at < last]:
             gone_at = max(between)
             since = min(place for seen in carrying for place in (seen.first, seen.last) if place > gone_at)
@@ -143,7 +163,7 @@ def column_history(
 
 
 def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set[str] | None:
-    """The names that a column may have got, by the table's structures in order; None where they do not show it go."""
+    """The names that a column may have got, from successive structures of its table; None if none of them lacks it."""
     found, is_shown = set[str](), False
     for before, after in pairwise(structures):
         if column in before.columns and column not in after.columns:
@@ -154,7 +174,10 @@ def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set
 
 
 def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """The columns that were dropped and added again between two orders of a table's columns: new ones come last."""
+    """The columns that were dropped and added again between two column orders of a table.
+
+    SQL Server puts a new column last, so a known column that moved to the end was added again.
+    """
     places = {name: at for at, name in enumerate(before)}
     known = [name for name in after if name in places]
     for at, (one, other) in enumerate(pairwise(known)):
@@ -164,7 +187,10 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[Word]) -> list[FormerColumn]:
-    """The renames that were stated and the lists do not contradict, in order; a gap before one is a drop."""
+    """The renames that operators stated and the column lists do not contradict, oldest first.
+
+    If the lists show a time without the column before its rename, a drop is added there.
+    """
     found = []
     for column, up_to, now in sorted(said, key=lambda one: one.up_to):
         gone, back = history.gone.get(column), history.back.get(column)
@@ -182,14 +208,15 @@ def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said
 
 
 def other_columns(history: ColumnHistory) -> list[FormerColumn]:
-    """The columns that came back: before that, their name belonged to another column."""
+    """For each column that came back, a drop: earlier values of this name belong to another column."""
     return [FormerColumn(column, back.gone_at, None) for column, back in sorted(history.back.items())]
 
 
 def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
-    """The names that a column may have had before it came back, each with the first position of that name.
+    """The names that a column may have had while it was gone, each with the first place of a row with that name.
 
-    How often it was gone is not known: every column is named that came between, fits, and was not carried with it.
+    The column may have been renamed several times. So every column of a fitting type counts that first appears in
+    between and never in one row with it.
     """
     having = [one for one in lists if column in one.columns]
     first = min(one.seen.first for one in having)
@@ -209,7 +236,7 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
 
 
 def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
-    """The last place of a complete row that lacks a dropped column again, between rows that have it; empty: none."""
+    """The last place where a complete row lacks a dropped column again, between rows that have it; else empty."""
     having = [one.seen for one in lists if former.column in one.columns]
     around = max((seen.last for seen in having if seen.first <= former.up_to < seen.last), default="")
     return max((at for at in _proofs_without(former.column, lists) if former.up_to < at < around), default="")
@@ -218,9 +245,10 @@ def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
 def spelled_otherwise(
     lists: Sequence[ListOfColumns], spelled: Mapping[str, str], keys: Collection[str]
 ) -> list[FormerColumn]:
-    """Columns that are spelled otherwise than in the table's files, in case only: they are the same (G-67).
+    """The columns whose names differ only in case from those in the table's published files: they are the same (G-67).
 
-    *spelled* are the files' names by folded case. A list with both spellings has two columns.
+    *spelled* maps the lower-case name to the spelling in the files. If one list has both spellings, they are two
+    columns.
     """
     names, found = dict(spelled), list[FormerColumn]()
     for name in dict.fromkeys(name for one in lists for name in one.columns):
@@ -231,7 +259,7 @@ def spelled_otherwise(
 
 
 def lists_as_now(lists: Sequence[ListOfColumns], former: Sequence[FormerColumn]) -> list[ListOfColumns]:
-    """Lists under the names that their columns have now; one that was seen on both sides of a rename becomes two."""
+    """The column lists under the present names of columns; one with rows on both sides of a rename is split."""
     found = [*lists]
     for one in former:
         found = [piece for part in found for piece in _pieces(part, one)]
@@ -248,7 +276,7 @@ def _pieces(part: ListOfColumns, former: FormerColumn) -> list[ListOfColumns]:
 
 
 def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen | None]:
-    """Split what is known of some rows at a position: those up to it, and those after it."""
+    """Split the known places of some rows at *place*: those up to it, and those above it; None where there are none."""
     low = None if seen.first > place else clipped(seen, place)
     if seen.last <= place:
         return low, None
@@ -258,7 +286,7 @@ def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen
 
 
 def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
-    """What is known of the rows up to *up_to*, for rows that begin there or before."""
+    """The known places of some rows, limited to *up_to*; the first of them has to be at or below it."""
     last = place.last if place.last <= up_to else place.first
     if not place.whole_first or place.whole_first > up_to:
         return PlacesSeen(place.first, last)
@@ -267,18 +295,18 @@ def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
 
 
 def place_text(order: str) -> str:
-    """A place for people: the ordinal of the stream incarnation, and the position in it."""
+    """A place for people, as ``ordinal of the stream:position in the stream``."""
     ordinal, _, text = order.partition(":")
     return f"{int(ordinal)}:{text.rstrip(BEHIND)}"
 
 
 _ORDINAL = re.compile(r"\d{6}:")
-_LSN = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})~?")  # a correction is behind its commit
+_LSN = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})~?")  # a correction sorts after its commit
 _TIME = re.compile(r"(20\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)\d\d")
 
 
 def commit_text(place: str) -> str:
-    """A place for people by its commit, as a database's tools spell it: an LSN or a time; else the place itself."""
+    """A place for people by its commit: an LSN in SQL Server's spelling, or a time; else the place itself."""
     for part in place.rstrip(BEHIND).split(":"):
         if found := _LSN.fullmatch(part):
             return f"LSN {':'.join(found.groups())}"
@@ -288,15 +316,16 @@ def commit_text(place: str) -> str:
 
 
 def _proofs_without(column: str, lists: Sequence[ListOfColumns]) -> list[str]:
-    """Places of whole rows that lack a column."""
+    """Places of complete rows that lack a column."""
     proofs = [one.seen for one in lists if column not in one.columns and one.seen.whole_last]
     return [at for seen in proofs for at in (seen.whole_first, seen.whole_last)]
 
 
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
-    """The columns that may be a gone one: of its type and place, first carried behind it, with no whole row between.
+    """The columns that may be the new name of a missing one.
 
-    Between two streams any source may have renamed it. A name that looks the same is likelier another spelling.
+    They have its type and ordinal, first appear after it, and no complete row in between lacks both. If the stream
+    changed in between, any source may have renamed it. Names that look the same are more likely two spellings of one.
     """
     newest = max((one for one in lists if column in one.columns), key=lambda one: one.seen.last)
     found: list[str] = []

@@ -1,7 +1,8 @@
-"""Notes on the columns of a table: what operators said of them, which are gone, and which are not verified.
+"""Notes on the columns of a table: decisions of operators, which columns are gone, and which are unverified.
 
-`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). So a new column, or one whose
-type changed its values, is unverified until it was compared with the source, or loaded again.
+`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value, but sends no change (G-07). So rows published before may
+differ from the source. A new column, or one whose type changed its values, stays unverified until a proof compares it
+with the source, or the table is loaded again.
 """
 
 from __future__ import annotations
@@ -15,24 +16,25 @@ from open_mirroring.changes.column_history import FormerColumn, Word, commit_tex
 
 
 class NoteKind(StrEnum):
-    """What a note on a column says."""
+    """The kinds of notes on a column."""
 
     DECIDED = "decided"
-    """An operator said of a column that rows lack: it was dropped, or renamed (F-88). Counts in every generation."""
+    """An operator decided that a column that rows lack was dropped or renamed (F-88). It survives a reset of the table.
+    """
     FORMER = "former"
-    """Rows carry it under an earlier name. Noted before the first files of a generation (G-66)."""
+    """Rows contain it under an earlier name (G-66). Noted before the first files after a reset."""
     GONE = "gone"
     """The source dropped it: rows written since have NULL there (G-60)."""
     CHANGED = "changed"
     """Rows that have not changed since may differ (G-07)."""
     TAKEN = "taken"
-    """`columns` includes it, or what fits the pattern, only since then (G-141)."""
+    """The setting `columns` includes it, or the columns of a pattern, only since then (G-141)."""
     ROWS = "rows"
-    """All columns of all rows may lack changes: stands for no column, but says why (G-142)."""
+    """Any column of any row may lack changes (G-142). *column* has the reason."""
     LOAD = "load"
-    """The same where only the load of this generation is doubtful; says the next step, too (T-30)."""
+    """Any row may be wrong, because the newest initial load is doubtful (T-30). *column* has reason and next step."""
     CONTRADICTED = "contradicted"
-    """The same where the deep check found changes that contradict those before them (G-190)."""
+    """Any row may be wrong, because the deep check found changes that contradict earlier ones (G-190)."""
 
 
 OF_ROWS = (NoteKind.ROWS, NoteKind.LOAD, NoteKind.CONTRADICTED)
@@ -42,9 +44,10 @@ UNVERIFIED = (NoteKind.CHANGED, NoteKind.TAKEN, *OF_ROWS)
 class ColumnNote(NamedTuple):
     """A note on a table's columns.
 
-    *generation* 0 counts for all. *column* may be a pattern, or the reason where all rows are meant. *since* is the
-    place since which it holds; of a decision and a former column, that up to which it does. *batch* is what was
-    published by then; of a former column it is its step, as one is read after the other.
+    *generation* counts the resets of the table; a note with 0 survives them. *column* is a name or a pattern; if all
+    rows are meant, it is the reason. The note applies from the place *since* on; a decision and a former column apply
+    up to it. *batch* is the newest batch whose rows are meant; for a former column it is the rank in which these notes
+    are applied.
     """
 
     generation: int
@@ -58,26 +61,26 @@ class ColumnNote(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The place since which a column is gone, for people."""
+        """The place since which the note applies, for people."""
         return place_text(self.since)
 
     @property
     def is_of_rows(self) -> bool:
-        """Whether all columns of all rows are meant."""
+        """Whether the note is about all columns of all rows."""
         return self.kind in OF_ROWS
 
     @property
     def is_of_many(self) -> bool:
-        """Whether *column* names no single column."""
+        """Whether the note is about more than one column."""
         return self.is_of_rows or "*" in self.column
 
     @property
     def is_unverified(self) -> bool:
-        """Whether it says that rows may differ, and they were not compared since."""
+        """Whether rows may differ from the source, and no comparison since then showed that they are equal."""
         return self.kind in UNVERIFIED and not self.verified
 
     def text(self, names: str) -> str:
-        """What it means, for people; *names* says which columns, and since when."""
+        """The note as a sentence for people; *names* are columns and time: ``columns 'a', 'b' unverified since …``."""
         if self.kind is NoteKind.GONE:
             return f"{names}: rows written since then have NULL there"
         if self.kind is NoteKind.LOAD:
@@ -102,18 +105,18 @@ class ColumnNote(NamedTuple):
 
 
 def decided(notes: Iterable[ColumnNote]) -> list[Word]:
-    """What operators said of columns that rows lack, in the order of the places."""
+    """The decisions of operators among these notes, on columns that rows lack."""
     return [Word(one.column, one.since, one.now) for one in notes if one.kind is NoteKind.DECIDED]
 
 
 def former_columns(notes: Iterable[ColumnNote]) -> list[FormerColumn]:
-    """How columns of earlier rows are read, one after the other."""
+    """The former names of columns among these notes, in the order in which they have to be applied."""
     former = (one for one in notes if one.kind is NoteKind.FORMER)
     return [FormerColumn(one.column, one.since, one.now) for one in former]
 
 
 def texts(notes: Iterable[ColumnNote]) -> list[str]:
-    """What notes say, for people: which columns are gone, and what is not verified. What is alike is one text."""
+    """Sentences for people: which columns are gone and which are unverified. Equal notes share one sentence."""
     alike: dict[tuple[NoteKind, str], list[ColumnNote]] = {}
     for one in notes:
         if one.kind is NoteKind.GONE or one.is_unverified:

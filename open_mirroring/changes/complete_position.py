@@ -1,8 +1,8 @@
-"""The complete position of a log: below it no change can arrive any more, and every transaction is complete.
+"""Computes the complete position of the change log: below it no change can arrive, so every transaction is complete.
 
 Positions rise inside each partition, so a transaction is complete once every partition has shown a later commit (C-34).
-The complete position is the smallest of their highest commits. It never passes an event whose pieces are missing
-(C-52). A partition that shows nothing new holds it back; a heartbeat moves it forward (C-88).
+The complete position is the smallest of the partitions' highest commits. It never passes an event whose pieces are
+missing (C-52). A partition without new messages holds it back; a heartbeat moves it forward (C-88).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (``finalevent`` is not in use),
 *sys.sp_create_event_stream_group* (``@partition_key_scheme``).
@@ -19,17 +19,18 @@ from open_mirroring.changes.log_position import position_order
 from open_mirroring.changes.places_left import Reads, places_left
 
 HighestMajors = Mapping[str, Mapping[str, str]]
-"""The highest commit (``major`` of a position) seen per partition of the source and stream incarnation.
+"""The highest commit seen, by partition of the source and by stream. A commit is the ``major`` part of a position.
 
-If a format marks the first change of each transaction, it is the position of the highest such change, ``major:minor``.
+If a format marks the first change of each transaction, it is the position ``major:minor`` of the highest such change.
 """
 
 
 class Completeness(NamedTuple):
-    """The completeness of the log after a batch.
+    """What is known after a batch about where the change log is complete.
 
-    *partitions* is how many of the source carry changes, *told* the highest commit that each has shown. *below* is by
-    stream the position below which all is complete, where every partition has shown the stream.
+    *partitions* is how many partitions of the source contain changes, *told* the highest commit that each has shown.
+    *below* is by stream the position below which everything is complete; only streams that every partition has shown
+    are in it. *reads* are the places from which the source was read.
     """
 
     partitions: int
@@ -38,24 +39,26 @@ class Completeness(NamedTuple):
     reads: Reads = MappingProxyType({})
 
     def told_at(self, reads: Reads) -> HighestMajors:
-        """The commits of partitions that are still read; those of a former place show nothing new (G-142)."""
+        """The highest commits by partition, or none if the source is now read from other places (G-142).
+
+        The partitions of a former place show nothing new and would hold the complete position back for ever.
+        """
         return {} if places_left(self.reads, reads) else self.told
 
     def position(self, ordinals: Mapping[str, int]) -> str | None:
-        """The complete position of a table as :func:`~open_mirroring.changes.log_position.position_order` writes it.
+        """The complete position of a table as ``epoch:major``, comparable over its streams; None if there is none.
 
-        A stream is complete once a later one has a complete position, as positions rise over all of them (G-01).
+        *ordinals* are the numbers of the table's streams. If several streams have one, that of the newest stream counts
+        (G-01).
         """
         known = [position_order(ordinals[epoch], major) for epoch, major in self.below.items() if epoch in ordinals]
         return max(known, default=None)
 
     def to_json(self) -> str:
-        """The text stored in the ledger."""
         return json.dumps({**self._asdict(), "reads": dict(self.reads)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Completeness:
-        """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
 
 
@@ -66,9 +69,10 @@ def advance(
     waiting: Iterable[tuple[str, str]],
     reads: Reads = MappingProxyType({}),
 ) -> Completeness:
-    """The completeness after a batch: a pure function of the batches up to it. A complete position never falls.
+    """Compute the completeness after a batch from the one before. A complete position never falls.
 
-    *waiting* has stream and ``major`` of every event that lacks pieces; an empty ``major`` may be anywhere above.
+    *told* are the highest commits of this batch. *waiting* contains stream and commit of every event that lacks pieces;
+    an empty commit is unknown and keeps every position where it is.
     """
     merged = {name: dict(epochs) for name, epochs in (before.told_at(reads) if before else {}).items()}
     for name, epochs in told.items():

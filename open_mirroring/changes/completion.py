@@ -1,7 +1,7 @@
-"""Completes rows whose change contains only the changed columns, from earlier changes of the row (G-04).
+"""Completes changes that contain only the changed columns, from earlier changes of the same row (G-04).
 
-The columns come from the changes back to one with the complete row, also under an earlier key (G-03) or from a load
-(G-08). Otherwise unchanged columns would become NULL.
+Missing columns come from the row's changes back to one with the complete row, also under an earlier key (G-03) or from
+an initial load (G-08). Otherwise unchanged columns would become NULL.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def deciding(
     *,
     keeps: bool = False,
 ) -> Logged | None:
-    """The change that decides the key, among those that can be typed, completed from earlier ones (G-04).
+    """The change that decides the state of a key, its row completed from earlier changes; None if there is none.
 
-    If the table *keeps* deleted rows, a change that removes one has its last row (G-192).
+    *untypable* are the positions of changes whose values do not fit their types; they are skipped. *is_held* selects
+    the changes that may be used to complete a row. If *keeps*, a delete has the last row of its key (G-192).
     """
     if any(change.after is not None and not change.whole for change in changes):
         changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)

@@ -1,9 +1,9 @@
-"""Moves the horizon, up to which all changes of a table are final, so that old batches of the log can be dropped.
+"""Decides which old batches of the change log can be dropped, by the *horizon* of each table.
 
-H of a table is a transaction. All changes up to it are published; one that arrives later stops the table (G-05). So a
-plan takes only changes above H, and a block of batches may go once all its changes are published and at or below H.
-This does not hold where rows are completed from earlier changes (G-04): nothing of such a table is dropped. Open dead
-letters and incomplete messages keep the horizon below them, so they still arrive above H.
+All changes up to a table's horizon, a transaction, are published and final: a change that still arrives there stops the
+table (G-05). So only changes above the horizon are ever planned, and a block of batches can be dropped once all its
+changes are published and at or below it. A table whose rows are completed from earlier changes (G-04) keeps all of its
+log. The horizon stays below open dead letters and incomplete messages, because their changes may still arrive.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import NamedTuple
 from open_mirroring.changes.log_position import transaction_at
 
 Transaction = tuple[int, str]
-"""Ordinal of a stream and major of a position in it."""
+"""The ordinal of a stream in its table, and the commit (``major`` of a position) in it."""
 
 
 class MirrorHorizon(NamedTuple):
-    """The horizon of a mirror: every batch above *batch* is above the horizon of each table.
+    """The horizon of a mirror: all changes of batches above *batch* are above the horizon of their table.
 
-    Sources are not read again from before *at*, when *batch* was bound. The log may lack batches up to *dropped*.
+    *at* is when *batch* was bound; the source is never read again from before that time. The log may lack the batches
+    up to *dropped*.
     """
 
     batch: int
@@ -31,14 +32,17 @@ class MirrorHorizon(NamedTuple):
 
 
 class TableHorizon(NamedTuple):
-    """H of a table: the newest transaction, as stream ordinal and major, at which a new change stops it (G-05)."""
+    """The newest final transaction of a table, as stream ordinal and commit: a new change there stops it (G-05)."""
 
     ordinal: int
     major: str
 
 
 class BatchContents(NamedTuple):
-    """The content of a committed batch for one table and epoch; *files* are relative to the change log."""
+    """What a committed batch contains of one table and stream: number of rows, lowest and highest position, and files.
+
+    *files* are relative to the change log.
+    """
 
     batch: int
     epoch: str
@@ -60,8 +64,9 @@ class LoggedBatch(NamedTuple):
 class LoggedTable:
     """The facts that decide how far the horizon of one table may move.
 
-    *waiting* are changes that may still arrive or be decoded, by epoch and position. Normal reading may repeat changes
-    from *reread_from* on (T-18). Changes of published batches above *published_position* wait (C-88).
+    *epochs* has the ordinal of each stream. *waiting* are stream and position of changes that may still arrive or be
+    decoded. Normal reading may repeat changes from *reread_from* on (T-18). Changes above *published_position* are not
+    published yet, even in published batches (C-88).
     """
 
     published_batch: int
@@ -76,7 +81,7 @@ class LoggedTable:
 
 
 class MovedHorizon(NamedTuple):
-    """The next horizon: of the mirror (None: none yet), and of the tables whose H moves, by source."""
+    """The next horizon: that of the mirror (None: none yet), and those of the tables that moved, by source table."""
 
     mirror: MirrorHorizon | None
     tables: dict[str, TableHorizon]
@@ -91,10 +96,11 @@ def advance(
     held_from: int | None,
     batches_per_block: int,
 ) -> MovedHorizon:
-    """Move the horizon as far as possible; it never moves back.
+    """Move the horizons of a mirror and its tables as far as possible; they never move back.
 
-    Only batches committed before the time *before* may go below it, and none from *held_from* on, the first with an
-    open dead letter or a waiting piece.
+    Only batches committed before the time *before* may go below a horizon, and none from *held_from* on, the first
+    batch with an open dead letter or an incomplete message. The log is dropped in blocks of *batches_per_block*
+    batches.
     """
     old = [b for b in batches if b.committed_at < before and (held_from is None or b.number < held_from)]
     newest = max(old, default=None)

@@ -1,4 +1,4 @@
-"""One logged change, and which change of a key counts: shared by planning and completing (C-33, K-05, T-10)."""
+"""A change as the change log contains it, and the rule that decides which change of a key counts (C-33, K-05, T-10)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 Row = Mapping[str, str | None]
 
 Meaning = Callable[[str, str], Hashable]
-"""The value of a column's text: equal for two spellings of one value, :class:`Unreadable` for an invalid text."""
+"""Converts the text of a column (name, text) to a comparable value: two spellings of one value are equal.
+
+An invalid text gives :class:`Unreadable`."""
 
 
 class Unreadable(NamedTuple):
-    """A text that is not a value of its type; equal only to itself."""
+    """A text that is not a valid value of its type; equal only to itself."""
 
     text: str
 
 
 class RowUntold(Exception):
-    """It cannot be decided which of two rows left their key, so one of them may still be there (G-115)."""
+    """Raised if the log does not show which of two rows left a key by the change *half* (G-115)."""
 
     def __init__(self, half: Logged) -> None:
         super().__init__(half)
@@ -31,10 +33,11 @@ class RowUntold(Exception):
 
 
 class Left(NamedTuple):
-    """The old key of a row that changed its key, with the changes of that key before the move.
+    """The old key of a row that changed its key, with the changes of that old key before the move.
 
-    *position* and *before* are those of the DELETE half. *changes* are newest first, one per position; *later* ones
-    show a row at the old key. Up to the order *untold* the log may lack rows; None: it has them all.
+    *position* and *before* (the before image) belong to the DELETE half of the key change. *changes* are newest first,
+    one per position. *later* are changes after the move that put a row at the old key. Up to the position *untold* the
+    log may lack rows; None: it has them all.
     """
 
     position: LogPosition
@@ -47,8 +50,9 @@ class Left(NamedTuple):
 class RowColumns(NamedTuple):
     """What is known of a logged row's columns, apart from their values.
 
-    *meaning* reads the text of a column; None: texts are compared as they are. *telling* are those outside the key that
-    a before image always contains; *dropped* are gone at the source, or left out at any time.
+    *meaning* converts texts for comparison; None: texts are compared as they are. *telling* are the columns outside the
+    key that every before image contains. *dropped* were dropped at the source, or excluded by the mirror file at some
+    time. *of_reading*: the row has the columns that the table had when it was read, not when it changed.
     """
 
     meaning: Meaning | None = None
@@ -58,11 +62,13 @@ class RowColumns(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """One logged change of a key.
+    """One change of a key, as the change log contains it.
 
-    *after* is None for a delete; unless *whole*, it has only the columns that the source sent. *types* has the type of
-    each text where several changes may complete a row. *left* is set where an earlier key of the row matters.
-    *required* are the columns that a row at this position must have; None: those of a *whole* row (G-60).
+    *operation* is I, U, D, or K for the DELETE half of a key change. *after* is None for a delete; unless *whole*, it
+    has only the columns that the source sent. *handle* is the caller's own number. *types* has the SQL type by column;
+    it is needed if several changes complete a row. *left* is set if the row had another key before. *loaded*: the row
+    is from an initial load. *required* are the columns that a row at this position must have; None: those of a *whole*
+    row (G-60).
     """
 
     batch: int
@@ -80,14 +86,14 @@ class Logged(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether its row, if any, has all its columns."""
+        """Whether the row has all its columns; true for a delete."""
         if self.after is None or self.whole:
             return True
         return self.required is not None and self.after.keys() >= set(self.required)
 
 
 def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
-    """The changes newest first, one per position: the one from the earliest batch."""
+    """The changes newest first, one per position: that of the earliest batch."""
     unique: dict[LogPosition, Logged] = {}
     for change in sorted(changes, key=lambda change: change.batch, reverse=True):
         unique[change.position] = change
@@ -97,9 +103,9 @@ def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     """The change that decides the state of a key; *changes* are newest first, one per position.
 
-    A change that leaves a key removes a row that arrived there in the same transaction only if it belongs to that row
-    (G-03): when rows swap keys, or one takes the key of a deleted row, the half that leaves comes after the one that
-    took the key. Raises :class:`RowUntold` where that cannot be decided.
+    It is the newest one, with one exception: the DELETE half of a key change does not remove a row that came to this
+    key in the same transaction, unless it is that row (G-03). When rows swap keys, the old row's half comes after the
+    new row's arrival. Raises :class:`RowUntold` if the log does not show whose half it is.
     """
     if not changes:
         return None
@@ -117,7 +123,11 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
 
 
 def rests_on_image(changes: Sequence[Logged]) -> bool:
-    """Whether only a before image shows that the row that left its key last was the one that had taken it."""
+    """Whether only a before image shows that the key is empty.
+
+    That is so if a row came to the key and one left it in the same transaction, and only the image identifies both as
+    one row.
+    """
     if not changes or changes[0].after is not None:
         return False
     leaving, rest = changes[0], changes[1:]
@@ -155,16 +165,19 @@ def _contradicts(leaving: Logged, row: Logged) -> bool:
 
 
 def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
-    """The newest effective change that could be typed; *changes* are newest first, one per position."""
+    """The change that decides a key, without those at *untypable* positions, whose values do not fit their types.
+
+    *changes* are newest first, one per position.
+    """
     while (newest := newest_effective(changes)) is not None and newest.position in untypable:
         changes = [change for change in changes if change is not newest]
     return newest
 
 
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
-    """Whether a row took a key at which another row still is; None if the log may lack that row.
+    """Whether a row came to a key at which another row still is; None if the log may lack that other row.
 
-    No key ever has two rows, so the next departure is the other row's. *changes* are newest first and end before that.
+    No key keeps two rows, so the first departure after that is the other row's. *changes* are newest first.
     """
     if change.left is None and change.operation != INSERT:
         return False
@@ -182,7 +195,7 @@ def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
 
 
 def is_row(before: Row | None, change: Logged) -> bool:
-    """Whether a before image differs in no column from the row that a change left."""
+    """Whether a before image and the row after a change have equal values in all columns that both contain."""
     after = change.after
     if before is None or after is None:
         return False
@@ -207,8 +220,9 @@ def _has_every_value(half: Logged, row: Logged) -> bool:
 def same_content(one: Logged, other: Logged) -> bool:
     """Whether two changes at one position have the same values, in any spelling (G-02).
 
-    Another reading may have a NULL more after a column was added, or lack a dropped or excluded one (T-33). If rows
-    have the columns of the time of reading, only columns of both can contradict.
+    If not, one of them is damaged and the table has to stop. When the source was read a second time, one of them may
+    have an additional NULL of a new column, or lack a dropped or excluded column (T-33). If rows have the columns of
+    the time of reading, only columns of both are compared.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False

@@ -1,4 +1,4 @@
-"""Describes what a log batch binds and what an attempt at it wrote, as values that the ledger keeps as JSON."""
+"""Defines what a batch of the change log reads, and the manifest of what it wrote, as JSON for the ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _CORRECTION = "(correction) "
 
 
 class LoadChunk(NamedTuple):
-    """A chunk of a load that goes through the change log: a range that batches bind, of one generation of its table."""
+    """A part of an initial load whose rows go through the change log; a batch binds it like a range of the source.
+
+    *generation* counts the resets of the table.
+    """
 
     source: str
     generation: int
@@ -25,12 +28,11 @@ class LoadChunk(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the range."""
         return f"{_LOAD}{self.source}/{self.generation}/{self.number}"
 
     @classmethod
     def of(cls, name: str) -> LoadChunk | None:
-        """The chunk that a bound range is; None for a range of the source."""
+        """Parse the name of a bound range; None if it is not a chunk of an initial load."""
         if not name.startswith(_LOAD):
             return None
         source, generation, number = name.removeprefix(_LOAD).rsplit("/", 2)
@@ -38,7 +40,10 @@ class LoadChunk(NamedTuple):
 
 
 class CorrectionRange(NamedTuple):
-    """What a batch binds for a correction: the keys that a recorded proof named, of one generation of a table."""
+    """The keys that a proof found to differ and that a batch reads from the source again, of one generation of a table.
+
+    *proof* is the id of the recorded proof.
+    """
 
     source: str
     generation: int
@@ -46,12 +51,11 @@ class CorrectionRange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the range."""
         return f"{_CORRECTION}{self.source}/{self.generation}/{self.proof}"
 
     @classmethod
     def of(cls, name: str) -> CorrectionRange | None:
-        """The correction that a bound range is; None for any other."""
+        """Parse the name of a bound range; None if it is not a correction."""
         if not name.startswith(_CORRECTION):
             return None
         source, generation, proof = name.removeprefix(_CORRECTION).rsplit("/", 2)
@@ -59,14 +63,14 @@ class CorrectionRange(NamedTuple):
 
 
 def is_of_source(name: str) -> bool:
-    """Whether a bound range is one of the source; else it is a chunk of a load, or a correction."""
+    """Whether a bound range is read from the source's stream, not a chunk of an initial load or a correction."""
     return LoadChunk.of(name) is None and CorrectionRange.of(name) is None
 
 
 LETTERS_SHOWN = 1_000
-"""Of a task, and of a batch."""
+"""Dead letters of one task, and of one batch, that are listed one by one; the others are only counted."""
 REASON = 300
-"""Characters of a letter's reason; the log has all of it."""
+"""Characters of a dead letter's reason in the ledger; the log has all of it."""
 
 
 class BoundRange(NamedTuple):
@@ -81,9 +85,9 @@ class BoundRange(NamedTuple):
 
 
 class FileVersion(NamedTuple):
-    """What is remembered of a source file, so that one that was written again is noticed (G-32).
+    """Identifies the content of a source file, to notice one that was overwritten (G-32).
 
-    *version* changes whenever the file may have been written to; *digest* is of what was bound of it.
+    *version* changes whenever the file may have been written to; *digest* is the hash of the part that was bound.
     """
 
     version: str
@@ -91,14 +95,14 @@ class FileVersion(NamedTuple):
 
 
 class BoundFile(NamedTuple):
-    """A bound file: up to which byte, and how it was when it was seen last."""
+    """How far a source file belongs to batches, in bytes, and its version when it was last seen."""
 
     bound_to: int
     seen: FileVersion
 
 
 class LetterPlace(NamedTuple):
-    """A dead letter of the log: the batch that holds it, and the coordinates of its message."""
+    """Identifies a dead letter of the log: its batch, and origin (file or topic partition) and place of its message."""
 
     batch: int
     origin: str
@@ -106,9 +110,9 @@ class LetterPlace(NamedTuple):
 
 
 class SeenLetter(NamedTuple):
-    """A dead letter of a batch: the coordinates of its message, and what is known of the change in it.
+    """A dead letter of a batch: where its message is, and what is known of the change in it.
 
-    With *place* -1 it stands for the *letters* dead letters beyond those that are kept one by one.
+    With *place* -1 it stands for *letters* dead letters that are not listed one by one.
     """
 
     origin: str
@@ -123,7 +127,10 @@ class SeenLetter(NamedTuple):
 
 
 class SettledLetter(NamedTuple):
-    """A dead letter that a batch settles, *replayed* or *reread*; *without_table* of its rows named no table."""
+    """A dead letter that a batch settles: the message was *replayed* (decoded again from the log) or *reread*.
+
+    *without_table* is the number of its rows for which no table is known.
+    """
 
     batch: int
     origin: str
@@ -137,9 +144,10 @@ Purpose = Literal["new", "reread", "replay", "overdue"]
 
 @dataclass(frozen=True)
 class Scope:
-    """What a batch is of: source ranges never bound before, ranges bound before, or dead letters of the log.
+    """The work of a batch: ranges of the source never read before, ranges read before, or dead letters of the log.
 
-    Only new ranges move the mark of a source. One that is *overdue* gives up messages that waited too long.
+    Only *new* ranges advance how far the source has been read. A batch that is *overdue* turns messages that waited too
+    long for their other parts into dead letters.
     """
 
     purpose: Purpose = "new"
@@ -154,11 +162,10 @@ class Scope:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do for a batch."""
         return not (self.ranges or self.letters or self.purpose == "overdue")
 
     def to_json(self) -> str:
-        """The scope as the ledger stores it; new ranges without file versions are a plain list, as ever."""
+        """The scope as JSON for the ledger; new ranges without file versions are a plain list."""
         if self.purpose == "new" and not self.versions:
             return json.dumps(self.ranges)
         versions = {"versions": self.versions} if self.versions else {}
@@ -166,7 +173,6 @@ class Scope:
 
     @classmethod
     def from_json(cls, text: str) -> Scope:
-        """Read back what :meth:`to_json` wrote."""
         document = json.loads(text)
         if isinstance(document, list):
             document = {"purpose": "new", "ranges": document, "letters": []}
@@ -176,7 +182,7 @@ class Scope:
 
 
 class OpenFragment(NamedTuple):
-    """A split message that lacks pieces: the log files that hold its other pieces, and since when it waits."""
+    """A split message of which some pieces are missing: the log files with the others, and since when it waits."""
 
     identity: str
     epoch: str
@@ -187,7 +193,7 @@ class OpenFragment(NamedTuple):
 
 
 class AnnouncedSchema(NamedTuple):
-    """A structure that the source announced in *topic*; *document* is its decoder's own."""
+    """The structure of a table that the source announced in *topic*; only its decoder can read *document*."""
 
     topic: str
     schema_id: str
@@ -197,16 +203,18 @@ class AnnouncedSchema(NamedTuple):
 
 
 SENT_BY = "(sent by)"
-"""Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
+"""Replaces the topic of an :class:`AnnouncedSchema` that records the sender of a table's changes instead of a
+structure."""
 
 KEYS_UNTOLD = "(keys untold)"
-"""The same where it is that updates of a table came of which nothing tells the key that their row had before."""
+"""Replaces the topic of an :class:`AnnouncedSchema` that records updates of a table without the former key of their
+row."""
 
 
 class LoggedFile(TypedDict):
-    """A log file as the ledger's document has it; *path* is relative to the log, *etag* is in object storage alone.
+    """An entry of the manifest for one log file; *path* is relative to the log, *etag* exists only in object storage.
 
-    *tables* has per table and stream incarnation how many changes, and their lowest and highest position.
+    *tables* maps table and stream to the number of changes and their lowest and highest position.
     """
 
     path: str
@@ -217,7 +225,7 @@ class LoggedFile(TypedDict):
 
 
 class OpenedFragment(TypedDict):
-    """A message that waits for others after a batch: where it belongs, and the log files that hold its pieces."""
+    """A split message that still lacks pieces after a batch: its position, and the log files with the others."""
 
     identity: str
     epoch: str
@@ -226,19 +234,21 @@ class OpenedFragment(TypedDict):
 
 
 Facts = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""What tasks saw beside the rows (:mod:`open_mirroring.facts`): values by kind, table (empty: the mirror) and name.
+"""What tasks observed in addition to the rows: values by kind (:mod:`open_mirroring.facts`), table and name.
 
-The values are of JSON's types, or named tuples of them."""
+An empty table name stands for the mirror. Values are of JSON's types, or named tuples of them."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one attempt at a batch wrote; sealed into the ledger before the log is committed.
+    """What one attempt at a batch wrote. The ledger seals it (fixes it for ever) before the log is committed.
 
-    *counts* are messages by disposition (``messages`` is their sum), and what became of fragments. *lists_of_reading*:
-    column lists are of the time of reading, not of the change. *partitions* is 0 where no complete position is kept.
-    *given_back* ranges were not read, each with the reason; a later batch binds them. *loads_whole* are tables whose
-    full load came again with every row. *schemas*, *settled* and *letters* hold named tuples as lists.
+    *counts* are messages by outcome (``messages`` is their sum), and split messages completed or given up. *opened* and
+    *closed* are split messages that begin or end to wait. *given_back* are ranges that were not read, each with the
+    reason; a later batch binds them. *partitions* is 0 if the source has no complete position. *lists_of_reading*: rows
+    have the columns that the table had when it was read, not when it changed. *loads_whole* are tables whose full load
+    came again with every row. *healed* are tables of which dead letters hid changes that have now been read. *schemas*,
+    *settled* and *letters* contain named tuples as lists.
     """
 
     files: Sequence[LoggedFile]
@@ -262,7 +272,6 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
 
 
@@ -274,12 +283,12 @@ _counted = msgspec.json.Decoder(_Counted).decode
 
 
 def counts_of(manifest: str) -> dict[str, int]:
-    """The counts of a manifest's text; the rest, which may be large, is not decoded."""
+    """The counts in a manifest's JSON, without decoding the rest, which may be large."""
     return _counted(manifest).counts
 
 
 def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:
-    """At most so many dead letters one by one; one entry for each table and code stands for the others."""
+    """List at most *at_most* dead letters one by one; one entry per table and code counts the others."""
     single, more = list[SeenLetter](), dict[tuple[str | None, str], int]()
     for letter in letters:
         if letter.place >= 0 and len(single) < at_most:

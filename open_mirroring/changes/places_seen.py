@@ -1,4 +1,4 @@
-"""Where rows with one column list are: the lowest and the highest position, by stream incarnation."""
+"""Records the positions between which rows with the same set of columns were seen."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 
 class PlacesSeen(NamedTuple):
-    """The lowest and the highest position of rows with one column list, in one stream incarnation.
+    """The lowest and highest position of rows with the same columns, in one stream.
 
-    *whole_first* and *whole_last* count only rows that provably have every column; empty if there are none.
+    *whole_first* and *whole_last* count only rows that provably have every column of their table; empty if there are
+    none.
     """
 
     first: str
@@ -18,11 +19,11 @@ class PlacesSeen(NamedTuple):
 
 
 Places = dict[str, PlacesSeen]
-"""By stream incarnation."""
+"""The positions by stream."""
 
 
 def joined(one: PlacesSeen, other: PlacesSeen) -> PlacesSeen:
-    """The places of the rows of both."""
+    """Combine the positions of two sets of rows."""
     return PlacesSeen(
         min(one.first, other.first),
         max(one.last, other.last),

@@ -40,13 +40,13 @@ from open_mirroring.changes.logged_change import (
 
 
 class KeyPlan(NamedTuple):
-    """The decision of the rule on one key.
+    """What to do with one key.
 
     Attributes:
-        publish: the change to publish, or None; a completed one has the complete row.
-        incomplete: the key's newest change, if no change has some columns of its row.
-        conflict: two changes of one identity with different content: the table has to stop (G-02).
-        duplicates: new changes that repeat an identity already logged.
+        publish: the change to publish, or None; its row is complete.
+        incomplete: the key's newest change, if no change contains some columns of its row.
+        conflict: two changes at one position with different content: the table has to stop (G-02).
+        duplicates: new changes that repeat one already logged.
         superseded: new changes that are older than what the target has.
         compacted: new changes that are older than another one that is published now.
         renewed: 1 if an old change is published again, because new changes altered its row or made it the deciding one.

@@ -1,8 +1,8 @@
-"""Finds the newest full load that a source sent into its stream, and the changes that came after it (G-125).
+"""Finds where the newest full load of a Qlik task begins in its stream, and which changes come after it (G-125).
 
-Such a load has no positions, and nothing for rows that are gone, so the table begins with it. In each partition the
-order of messages shows what came before and after; changes after it are above the highest before it. A change whose
-side neither shows is refused: taken for newer it would overwrite the loaded row, taken for older it would be lost.
+Loaded rows have no positions, and nothing marks deleted rows, so the table is rebuilt from that load on. In each
+partition, the order of messages shows what came before and after the load. A change that cannot be placed is refused:
+taken as newer it would overwrite a loaded row, taken as older it would be lost.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _WITH_A_LOAD = "give the table an `initial_load` made after that load ended, and
 
 @dataclass(frozen=True)
 class NewestLoad:
-    """The full load of a source with which a table begins.
+    """The full load of a source with which a table is rebuilt.
 
-    *begins* is by partition the place of its first row. Changes below *stream_from* are older; *new_from* is the lowest
-    change known to come after it. *is_closed*: every partition was read as far as it went when the load had begun.
-    *first_batch* and *last_batch* are the first with a row of it or a later change, and the newest with a row of it.
+    *begins* is the place (offset or line) of its first row by partition. Changes below position *stream_from* are
+    older; *new_from* is the lowest change known to be newer. *is_closed*: every partition was read to its end as of the
+    load's begin. *first_batch* is the first batch with a row of it or a later change, *last_batch* the newest with a
+    row of it.
     """
 
     epoch: str
@@ -38,7 +39,10 @@ class NewestLoad:
     last_batch: int = 0
 
     def behind(self, highest: str | None) -> NewestLoad:
-        """The same load behind changes up to *highest*; ``RELOAD_UNCLEAR`` where later ones are not above that."""
+        """The same load with all changes up to *highest* older than it.
+
+        Raises ``RELOAD_UNCLEAR`` if a change known to be newer is not above *highest*.
+        """
         stream_from = "" if highest is None else f"{highest}~"
         if self.new_from is not None and self.new_from < stream_from:
             what = f"what is older: changes behind the load begin at {self.new_from}, those before it end at {highest}"
@@ -46,11 +50,11 @@ class NewestLoad:
         return replace(self, stream_from=max(self.stream_from, stream_from))
 
     def is_older(self, epoch: str, position: str) -> bool:
-        """Whether a change is older than the load; of rows of a load only their place tells."""
+        """Whether a change is older than the load; False for loaded rows, whose place in the partition decides."""
         return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
 
     def lists_behind(self, lists: Mapping[str, Places]) -> dict[str, Places]:
-        """Column lists without the places of changes that are older than the load."""
+        """The column lists without the positions of changes that are older than the load."""
         found = dict[str, Places]()
         for cols, seen in lists.items():
             places = ((epoch, self._behind(epoch, at)) for epoch, at in seen.items())
@@ -67,20 +71,19 @@ class NewestLoad:
         return PlacesSeen(*ends, min(whole, default=""), max(whole, default=""))
 
     def to_json(self) -> str:
-        """The ledger's text, and that of the files' footers."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str | None) -> NewestLoad | None:
-        """What :meth:`to_json` wrote; None where there is none."""
+        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
         return None if text is None else cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
 class ReloadedRows:
-    """What the log up to batch *up_to* has of the newest load of a table, and the column lists from there on.
+    """What the change log up to batch *up_to* has of a table's newest load: the load, and the column lists since then.
 
-    *starts* is by partition the place of the first change after it.
+    *starts* is by partition the place of the first change after the load.
     """
 
     load: NewestLoad
@@ -90,10 +93,10 @@ class ReloadedRows:
 
 
 class Run(NamedTuple):
-    """Neighbouring rows of one table in a partition: rows of a full load, or changes.
+    """A sequence of neighbouring messages of one table in a partition: either rows of a full load, or changes.
 
-    *lowest* and *highest* are positions of changes; without them the run only marks a place. Loaded rows are of so many
-    *keys*; *new* ones were not sent before with the same content.
+    *first* and *last* are places in the partition; *lowest* and *highest* are positions of changes, if they are known.
+    A run of loaded rows has *keys* distinct keys; *new* of its rows were not sent before with the same content.
     """
 
     is_load: bool
@@ -106,10 +109,11 @@ class Run(NamedTuple):
 
 
 class CameAgain(NamedTuple):
-    """Neighbouring loaded rows of a partition of which some keys came more than once.
+    """The loaded rows of a partition among which some keys came more than once.
 
-    *earlier* is the highest place of a row whose key came again later, *newest* the lowest place of the newest row of
-    such a key, *single* the ascending places of rows whose key came once.
+    *earlier* is the highest place of a row whose key came again later, *newest* the lowest place of the last row of
+    such a key. *keys* is the number of such keys; *single* are the ascending places of rows whose key came once.
+    *differing*: rows of one key have different content.
     """
 
     earlier: int
@@ -120,24 +124,25 @@ class CameAgain(NamedTuple):
 
     @property
     def is_load(self) -> bool:
-        """Whether this is a second load, and no repeated delivery of single messages (G-85)."""
+        """Whether these rows include a second load, and not only messages that were delivered again (G-85)."""
         return self.differing or self.keys >= len(self.single)
 
     @property
     def begin(self) -> int | None:
-        """Where the newest load begins; None where that cannot be told."""
+        """The place where the newest load begins; None if that is unclear."""
         is_clear = self.earlier < self.newest and not any(self.earlier < one < self.newest for one in self.single)
         return self.newest if is_clear else None
 
 
 LookAgain = Callable[[str, int], CameAgain | None]
-"""Given a partition and a place: which keys came more than once in its loaded rows from there on; None: none did."""
+"""Finds keys that came more than once among the loaded rows of a partition, from a place on; None if there are none."""
 
 
 def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain) -> NewestLoad:
-    """Where the newest load begins in each partition, and which changes come after it (``RELOAD_UNCLEAR``).
+    """Find where the newest load begins in each partition, and which changes come after it.
 
-    *partitions* has the runs of the table's rows in order; *look_again* looks at the keys where runs are not enough.
+    *partitions* has the runs of the table in order; *look_again* searches the keys if runs are not enough. Raises
+    ``RELOAD_UNCLEAR`` if a row or change cannot be placed.
     """
     runs = {partition: _loads(found) for partition, found in partitions.items()}
     loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}
@@ -195,7 +200,7 @@ def _joined(one: Run, other: Run) -> Run:
 
 
 def unseen_reload() -> TerminalError:
-    """The refusal where the source never loaded the table again."""
+    """Build the error for a table that the source never loaded again."""
     return TerminalError(
         RELOAD_UNCLEAR,
         "the source has not loaded this table again: no new full load was found",
@@ -208,5 +213,5 @@ def _unclear(what: str) -> TerminalError:
 
 
 def unclear_change(position: str, partition: str) -> TerminalError:
-    """The refusal where a change of a partition without rows of the load is between what is older and what is newer."""
+    """Build the error for a change in a partition without loaded rows that may be older or newer than the load."""
     return _unclear(f"whether the change at {position} of partition {partition!r} is older than the newest load")

@@ -1,6 +1,7 @@
-"""What a source's DDL statements did to a column: dropped it, or renamed it, and to what (T-84).
+"""Infers from a source's DDL statements whether a column was dropped or renamed (T-84).
 
-No change shows which (G-60). The history counts only if it is unambiguous; otherwise an operator is asked.
+Changes do not show the difference (G-60). Statements count only if they are unambiguous; otherwise an operator is
+asked.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 ALTER, DROP, ADD = "ALTER", "DROP", "ADD"
-"""The action of a statement on a column; ``ALTER`` also renames it."""
+"""Actions of a statement on a column; ``ALTER`` includes a rename."""
 _LEAVE_COLUMNS = ("ALTER_TABLE", "TRUNCATE_TABLE")
 
 
 class ColumnStep(NamedTuple):
-    """The action of a statement on a column, in the source's word, and the new name if it was renamed."""
+    """What one statement does to a column: the action, and the new name if it is a rename."""
 
     action: str
     renamed_to: str | None = None
 
 
 class Statement(NamedTuple):
-    """A statement on one table; *place* is its position among the changes of the current load.
+    """A DDL statement on one table; *place* is its position among the changes of the table's current Qlik load.
 
-    *columns* are its actions by former names in lower case, None if unknown; *renamed_to* is the table's new name.
+    *columns* are its actions by lower-case former name; None if unknown. *renamed_to* is the table's new name.
     """
 
     place: str
@@ -35,20 +36,24 @@ class Statement(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a source reports in addition to its changes: signals by table and code, DDL statements by table."""
+    """What a source reports in addition to changes: signals by table and code, and DDL statements by table.
+
+    *statements* None: the source reports none.
+    """
 
     signals: Mapping[tuple[str, str], str] = MappingProxyType({})
     statements: Mapping[str, Sequence[Statement]] | None = None
 
 
 ToldColumn = tuple[str | None, str]
-"""The fate of a column: its current name, or None if it was dropped; and the first statement involved."""
+"""What became of a column: its present name, or None if it was dropped; and the position of the first statement
+involved."""
 
 
 def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ToldColumn | None:
-    """What statements did to a column that rows up to *after* had; None if they leave a doubt.
+    """What DDL statements after the position *after* did to a column; None if that is nothing, or unclear.
 
-    Renames are followed. A statement that gives the name away while this column has it is a contradiction.
+    Several renames are followed. It is unclear if another column gets the name while this one still has it.
     """
     name, first = column, ""
     for one in sorted((one for one in statements if one.place > after), key=lambda one: one.place):
@@ -74,7 +79,10 @@ def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> 
 
 
 def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ToldColumn]:
-    """What happened to columns whose name was given to another one, by the positions where they lost it (T-88)."""
+    """The fates of columns that lost this name before another column got it, by the position of the loss (T-88).
+
+    Only losses between the positions *first* and *last* count.
+    """
     found: dict[str, ToldColumn] = {}
     for one in statements:
         step = (one.columns or {}).get(column.casefold())

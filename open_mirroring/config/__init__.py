@@ -1,6 +1,6 @@
-"""Mirror files: what they may say, how they are read, and how all mistakes in one are reported together.
+"""Mirror files: the settings they may contain, reading them, and reporting all mistakes in one file together.
 
-The names here are loaded when they are asked for: workers take connections from this room, and no mirror file.
+The names below are imported on first use: Spark workers need connections from this package, but no mirror file.
 """
 
 from importlib import import_module

@@ -1,4 +1,7 @@
-"""Checks what a valid mirror file needs on this machine; at most an empty object stays in a change log in storage."""
+"""Checks that everything a valid mirror file names exists on this machine: folders, databases, connections.
+
+It leaves nothing behind, except an empty object in the change log's object storage if deleting it fails.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _CONNECT_SECONDS = 5
 
 
 def check_mirror(mirror: Mirror) -> list[Problem]:
-    """Find everything that would stop the mirror's first run: missing inputs, read-only places, connections not set."""
+    """Find everything that would stop the mirror's first run: missing inputs, read-only folders, unset connections."""
     found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _initial_loads(mirror), _proofs(mirror)
     return [problem for problems in found for problem in problems]
 

@@ -21,7 +21,8 @@ from open_mirroring.errors import TerminalError
 _TEXTS = ("conn_type", "host", "login", "password", "schema", "description")
 _KNOWN = (*_TEXTS, "port", "extra")
 KAFKA_FORM = "open_mirroring_kafka"
-"""The type of a broker with our own form in Airflow: that of Airflow's own provider has neither host nor login."""
+"""The connection type of a Kafka broker in our own form in Airflow; the form of Airflow's provider lacks host and
+login."""
 _SPELLINGS = {"postgresql": "postgres", KAFKA_FORM: "kafka"}
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"} for a '
@@ -32,7 +33,7 @@ _FORM = (
 
 @dataclass(frozen=True)
 class Connection:
-    """A resolved connection. *schema* is the database's name, as in Airflow. Its text hides the secrets."""
+    """A connection read from its variable. *schema* is the database name, as in Airflow; ``repr`` hides the secrets."""
 
     name: str
     conn_type: str
@@ -45,7 +46,7 @@ class Connection:
 
 
 def variable(name: str) -> str:
-    """The environment variable of a connection: ``shop_ledger`` → ``AIRFLOW_CONN_SHOP_LEDGER``."""
+    """The name of a connection's environment variable: ``shop_ledger`` → ``AIRFLOW_CONN_SHOP_LEDGER``."""
     return f"AIRFLOW_CONN_{name.upper()}"
 
 
@@ -67,7 +68,7 @@ def resolve(name: str) -> Connection:
 
 
 def parsed(name: str, text: str) -> Connection:
-    """Parse a connection from its content in the JSON format. Raises ``CONNECTION_INVALID``."""
+    """Parse a connection from the text of its variable, Airflow's JSON format. Raises ``CONNECTION_INVALID``."""
     content = _content(name, text)
     for key in _TEXTS:
         if not isinstance(content.get(key), str | None):
@@ -98,9 +99,10 @@ def invalid(name: str, what: str) -> TerminalError:
 
 
 def option_texts(connection: Connection, known: Collection[str], *, numbers: Collection[str] = ()) -> dict[str, str]:
-    """The options in a connection's ``extra`` as texts; empty fields of a form are left out.
+    """The options in a connection's ``extra`` as texts; empty ones are left out.
 
-    Raises ``CONNECTION_INVALID`` for one that is not *known*, or neither a text nor one of the *numbers*.
+    Raises ``CONNECTION_INVALID`` for an option that is not *known*, or not a text; those of *numbers* may also be
+        numbers or booleans.
     """
     # Forms of older releases save an option under a name that includes the type. Such a field is ignored when it is
     # empty.
@@ -116,7 +118,7 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
 
 
 def check_tenant(connection: Connection, tenant: str) -> None:
-    """Refuse (``CONNECTION_INVALID``) anything but a tenant's id or domain: it becomes part of the login's address."""
+    """Raise ``CONNECTION_INVALID`` for a tenant that is no id or domain: it becomes part of the login's address."""
     if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
         raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")
 

@@ -1,4 +1,4 @@
-"""Reads the stream position from which changes follow an export (G-08)."""
+"""Reads the position of the change stream at which an export of a table was made (G-08)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _KEY = "stream_from"
 
 
 def stream_from(mirror: Mirror, load: ExportLoad) -> str:
-    """``beginning``, or the commit LSN ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32) from which the stream covers the export.
+    """The position from which stream changes follow the export: a commit LSN, or ``beginning``.
 
-    Raises ``STREAM_FROM_INVALID`` when its file is missing or does not say it; what the storage raises.
+    The LSN has the form ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32). It is set in the mirror file, or in a JSON file that it
+    names. Raises ``STREAM_FROM_INVALID`` if that file is missing or contains no position, and errors of the object
+    storage.
     """
     if not isinstance(load.stream_from, StreamFromFile):
         return load.stream_from

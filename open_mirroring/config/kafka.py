@@ -50,12 +50,12 @@ _ENDPOINT = re.compile(r"\s*Endpoint=sb://([A-Za-z0-9.-]+)/?;", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Options of the client library, by its own names. The text of this object hides them."""
+    """Options of the Kafka client library by their names; ``repr`` hides them, because some are secret."""
 
     options: Mapping[str, str] = field(repr=False)
 
     def redact(self, text: str) -> str:
-        """Replace the secrets in *text*, in case a broker or the library quotes one."""
+        """Replace the secrets in *text*, because a broker's error message may quote them."""
         found = {self.options[name] for name in _SECRETS if self.options.get(name)}
         # A key is secret on its own, too, outside its connection string.
         found |= {match for one in found for match in re.findall(r"SharedAccess(?:Key|Signature)=([^;]+)", one)}
@@ -65,7 +65,7 @@ class ClientSettings:
 
 
 def client_settings(connection: Connection) -> ClientSettings:
-    """The client options of a resolved connection of type ``kafka`` or ``event_hubs``.
+    """Convert a connection of type ``kafka`` or ``event_hubs`` to options of the Kafka client.
 
     ``kafka``: *host* (one, or several as ``host:port,host:port``) and *port*; *login* and *password* for SASL
     (``PLAIN`` over ``SASL_SSL`` by default; for ``OAUTHBEARER`` the client's id and secret). ``event_hubs``: *password*

@@ -1,4 +1,4 @@
-"""The section of a mirror file about the landing zone of the mirrored database.
+"""The settings `landing_zone` of a mirror file: where the files for the mirrored database are written.
 
 Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: workspace and item are both given by GUID, or both by
 name, the item's with its type as suffix; never mixed (O-01).
@@ -22,7 +22,7 @@ _SUFFIXES = (".mirroreddatabase", ".mountedrelationaldatabase")
 
 
 def is_guid(text: str) -> bool:
-    """Whether a workspace or an item is given by its GUID (O-01)."""
+    """Whether the text is a GUID; otherwise a workspace or item is given by its name (O-01)."""
     return _GUID.fullmatch(text) is not None
 
 
@@ -41,7 +41,7 @@ class PartnerEvents(Section):
 
 
 class LandingZone(Section):
-    """Where the files for the mirrored database go."""
+    """The settings of the landing zone: kind of storage, address, login, and options of the mirrored database."""
 
     store: Literal["local", "onelake"] = Field(description="Kind of storage: a local folder, or OneLake.")
     path: str = Field(

@@ -41,7 +41,7 @@ def check_url(text: str) -> str:
 
 
 def absolute(text: str, home: Path) -> str:
-    """The URL with a relative SQLite path made absolute from *home*, and with the driver included."""
+    """Add the database driver to a ledger URL, and make a relative SQLite path absolute from the folder *home*."""
     url = make_url(text)
     if url.drivername.startswith("sqlite"):
         return url.set(drivername="sqlite", database=str(home / (url.database or ""))).render_as_string(False)
@@ -49,10 +49,7 @@ def absolute(text: str, home: Path) -> str:
 
 
 def from_connection(connection: Connection, home: Path) -> str:
-    """The URL of a connection of type ``postgres`` (host, port, login, password, schema) or ``sqlite`` (host: file).
-
-    Raises ``CONNECTION_INVALID``.
-    """
+    """Build the ledger URL from a ``postgres`` or ``sqlite`` connection. Raises ``CONNECTION_INVALID``."""
     unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
     if unknown:
         raise invalid(connection.name, f"for a ledger, extra may only hold {', '.join(_OPTIONS)} (PostgreSQL)")

@@ -21,23 +21,23 @@ from open_mirroring.storage.address import is_address, parse_address
 
 M = TypeVar("M", bound=Mirror)
 Standing = Callable[[Mirror], int]
-"""How clearly a ledger shows that a mirror file owns its name and places; 0: not at all."""
+"""How certain the ledger is that its mirror was read from this file: the higher, the more certain; 0: unknown."""
 HOME = "OPEN_MIRRORING_HOME"
-"""The environment variable with the folder for relative paths."""
+"""The environment variable for the folder to which relative paths in mirror files refer."""
 
 
 def load_mirror(path: Path) -> Mirror:
-    """Read one mirror file. Raises ConfigError with every mistake found, and no value that may be secret."""
+    """Read one mirror file. Raises ``ConfigError`` with all mistakes, and never shows a value that may be secret."""
     return _sound(*_read(Path(path)))
 
 
 def parse_mirror(text: str, file: Path) -> Mirror:
-    """Parse the text of a mirror file; *file* need not exist. Raises as :func:`load_mirror`."""
+    """Parse the text of a mirror file; *file* is for messages and need not exist. Raises as :func:`load_mirror`."""
     return _sound(*_parsed(text, file, Mirror))
 
 
 def parse_begun(text: str, file: Path) -> BegunMirror:
-    """Parse a mirror file that may have no tables yet. Raises as :func:`load_mirror`."""
+    """Parse the text of a mirror file that may list no tables yet. Raises as :func:`load_mirror`."""
     return _sound(*_parsed(text, file, BegunMirror))
 
 
@@ -50,10 +50,10 @@ def _sound(mirror: M | None, problems: list[Problem]) -> M:
 
 
 def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]:
-    """Read every mirror file of a folder, by file name. Raises ConfigError with the mistakes and clashes of all files.
+    """Read all mirror files of a folder, sorted by name. Raises ``ConfigError`` with the mistakes of all files.
 
-    If two files claim the same name or place, the one of higher *standing* is valid and the other is refused. If no
-    ledger knows either of them, both are refused (G-175).
+    If two files have the same mirror name or write to the same place, the one with the higher *standing* is valid and
+    the other is refused. If both are unknown to their ledgers, both are refused (G-175).
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]

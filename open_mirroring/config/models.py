@@ -84,13 +84,13 @@ _FORMATS_OF_SETTINGS: Mapping[str, tuple[str, ...]] = {
 
 
 class LedgerConnection(Section):
-    """A ledger whose address is in a connection."""
+    """The setting `ledger` as the name of a connection to its database."""
 
     connection: ConnectionName = Field(description="Name of the connection to the ledger's database.")
 
 
 class Gate(Section):
-    """How much the mirroring service may lag before publishing waits."""
+    """How far the mirroring service may lag behind before publishing waits."""
 
     max_files: Positive = Field(default=100, description="Files of one table not yet applied.")
     max_bytes: Positive = Field(default=10_000_000_000, description="Bytes of one table not yet applied.")
@@ -108,7 +108,7 @@ class Gate(Section):
 
 
 class Publish(Section):
-    """How files are cut and written."""
+    """How rows are written to files, and what happens to a table when its structure changes or it is loaded again."""
 
     max_rows_per_file: Positive = Field(default=1_000_000, description="Rows of one published file at most.")
     compression: Compression = Field(
@@ -152,7 +152,7 @@ class Publish(Section):
 
 
 class Maintenance(Section):
-    """What is kept, and for how long."""
+    """How long the change log and the audit trail are kept."""
 
     keep_days: Positive = Field(
         default=30,
@@ -196,14 +196,14 @@ class Spark(Section):
 
     @property
     def most_without_spark(self) -> int:
-        """The maximum number of bytes that the job processes without Spark; -1 for none."""
+        """The maximum number of bytes that a job processes without Spark; -1 means that it always uses Spark."""
         if self.start_above == 0:
             return -1
         return int(self.start_above[:-1]) * {"m": 2**20, "g": 2**30}[self.start_above[-1]]
 
 
 class Prove(Section):
-    """How tables are compared with their source."""
+    """How often and how patiently a proof compares a table with its source."""
 
     settle_seconds: Annotated[StrictInt, Field(ge=0)] | None = Field(
         default=None,
@@ -218,7 +218,7 @@ class Prove(Section):
 
 
 class Origin(NamedTuple):
-    """The source of a mirror: its file, the folder for relative paths, the line of each setting."""
+    """Where a mirror was read from: its file, the folder for relative paths, and the line of each setting."""
 
     file: Path
     home: Path
@@ -226,7 +226,7 @@ class Origin(NamedTuple):
 
 
 class Hashing(Section):
-    """The salt of all hashes, and the columns that no table may land as clear text."""
+    """The salt of all hashes, and columns that are hashed in every table."""
 
     salt: ConnectionName = Field(
         description=f"Name of the connection whose password is the salt: {SHORTEST_SALT} characters or more, any type."
@@ -239,7 +239,7 @@ class Hashing(Section):
 
 
 class Mirror(Section):
-    """One mirror: a source, a landing zone, and the tables carried from one to the other."""
+    """One mirror file: a source, a landing zone, and the tables replicated from one to the other."""
 
     mirror: Annotated[str, StringConstraints(pattern=MIRROR_NAME)] = Field(
         description="Name of the mirror: a lower-case letter, then up to 62 lower-case letters, digits and underscores."
@@ -355,10 +355,11 @@ class Mirror(Section):
         return () if self.hash is None else self.hash.columns
 
     def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
-        """Names of hashed columns with the tables of which at least one must have them (G-122).
+        """Names of columns to be hashed, each group with the tables of which at least one must have the column (G-122).
 
-        The mirror's names apply to all its tables, a pattern's to those that joined by it. Columns that no table reads
-        are not checked.
+        A name that no table has is probably misspelled, and the intended column would be published in clear text. The
+        mirror's names apply to all its tables, a pattern's to the tables found by it. Columns that no table reads are
+        left out.
         """
         claims = [(plain_names(self._hashed), [*self.tables])]
         for entry in self.entries:
@@ -379,37 +380,36 @@ class Mirror(Section):
 
     @property
     def name(self) -> str:
-        """The mirror's name."""
         return self.mirror
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The mirrored tables: those written out in the file, then those that joined by a pattern."""
+        """The mirrored tables: those listed in the file, then those that were found by a pattern."""
         return self._tables
 
     @property
     def placed_tables(self) -> tuple[tuple[SettingPath, Table], ...]:
-        """The mirrored tables, each with the path of its entry in the file."""
+        """The mirrored tables, each with the path of its setting in the file, such as ``("tables", 0)``."""
         written = [(("tables", at), table) for at, table in _tables_of(self.entries)]
         return (*written, *((("tables", self.entries.index(by)), table) for by, table in self._joined))
 
     @property
     def has_patterns(self) -> bool:
-        """Whether tables can join by their names."""
+        """Whether new tables can be added by a pattern of names."""
         return any(isinstance(entry, TablePattern) for entry in self.entries)
 
     def pattern_of(self, name: names.SourceName) -> TablePattern | None:
-        """The pattern that a table belongs to; None if it is written out or matches none."""
+        """The pattern that matches a table's name; None if the table is listed itself or matches none."""
         if any(table.source_name == name for _, table in _tables_of(self.entries)):
             return None
         return next((one for one in self.entries if isinstance(one, TablePattern) and one.fits(name)), None)
 
     def ignores(self, name: names.SourceName) -> bool:
-        """Whether a table is listed under ``ignore``. It cannot join, but continues if it has joined already."""
+        """Whether a table is listed under ``ignore``. No pattern adds it then, but it stays if it was added before."""
         return any(names.split_source_name(one) == name for one in self.ignore)
 
     def join(self, tables: Sequence[tuple[TablePattern, Table]]) -> None:
-        """Replace the tables that joined by a pattern. Nothing else changes in a mirror that is in use."""
+        """Replace the tables that were found by patterns, each paired with its pattern."""
         self._joined = tuple(tables)
         for _, table in tables:
             table.take_over(self._hashed, self.extra_columns)
@@ -417,7 +417,7 @@ class Mirror(Section):
 
     @property
     def asks_status(self) -> bool:
-        """Whether the target's status is requested (``gate.status``)."""
+        """Whether the target's status is requested from the Fabric REST API (``gate.status``)."""
         return self.landing_zone.store == "onelake" and self.gate.status != "none"
 
     def loads_of_task(self, table: Table) -> bool:
@@ -428,13 +428,12 @@ class Mirror(Section):
         return isinstance(load, ExportLoad) and load.format == "qlik-full-load"
 
     def tolerated_letters(self, source: str | None) -> int:
-        """How many open dead letters of a table are no loss. None: dead letters without a table."""
+        """How many open dead letters of a source table are tolerated; None means dead letters without a table."""
         own = next((table.dead_letters for table in self.tables if table.source == source), None)
         return (own or self.dead_letters).tolerate
 
     @property
     def file(self) -> Path:
-        """The file that the mirror was read from."""
         return self._origin.file
 
     @property
@@ -447,13 +446,16 @@ class Mirror(Section):
         return self.home / path
 
     def resolved(self, place: str | StoredPlace) -> str:
-        """A place as it is spelled in object storage, or an absolute path."""
+        """A location as text: an object storage address unchanged, a local path made absolute."""
         text = str(place)
         return text if is_address(text) else os.path.normpath(self.resolve(text))
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """The origins of messages by setting, one spelling per place (G-142): paths in :attr:`home` are relative."""
+        """Where messages are read from, by setting, in one spelling for each place (G-142).
+
+        Paths inside :attr:`home` are relative.
+        """
         found = self.source.reads
         for at, path in enumerate(found.get("path", ())):
             home, place = Path(os.path.normpath(self.home)), Path(os.path.normpath(self.resolve(path)))
@@ -465,9 +467,9 @@ class Mirror(Section):
 
     @property
     def writes(self) -> dict[str, list[str]]:
-        """The destinations of rows by setting, and the name of the mirror file (G-175).
+        """Where rows are written, by setting, and the name of the mirror file (G-175).
 
-        Folders are absolute: a copy of the file in another :attr:`home` writes elsewhere.
+        Folders are absolute: a copy of the file with another :attr:`home` writes elsewhere.
         """
         zone, log = self.landing_zone, self.change_log
         return {
@@ -477,17 +479,17 @@ class Mirror(Section):
         }
 
     def line_of(self, path: SettingPath) -> int:
-        """The line of a setting in :attr:`file`, or of the nearest enclosing setting in the file."""
+        """The line of a setting in :attr:`file`; for one that is not in the file, that of the section around it."""
         while path and path not in self._origin.lines:
             path = path[:-1]
         return self._origin.lines.get(path, 1)
 
     def problem(self, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
-        """A problem with a setting, at its line."""
+        """Describe a problem with a setting, with its line in the file."""
         return Problem(code, self.file, self.line_of(path), path_text(path), what, way_out)
 
     def problem_of(self, path: SettingPath, error: MirroringError) -> Problem:
-        """Convert an error to a problem with a setting."""
+        """Convert an error to a problem with the setting that caused it."""
         place = f" ({error.where})" if error.where else ""
         return self.problem(path, error.code, f"{error.what}{place}", error.way_out)
 
@@ -499,7 +501,7 @@ class Mirror(Section):
 
 
 class BegunMirror(Mirror):
-    """A mirror file that may have no tables yet."""
+    """A mirror file that may list no tables yet."""
 
     entries: tuple[TableEntry, ...] = Field(default=(), alias="tables", description="The mirrored tables.")
 
@@ -585,11 +587,11 @@ def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iter
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema (draft 2020-12) of a mirror file. Its descriptions mention what only the loader can check."""
+    """The JSON Schema (draft 2020-12) of a mirror file. Checks that a schema cannot express are in its descriptions."""
     schema = Mirror.model_json_schema(mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "open_mirroring mirror file"}
 
 
 def schema_document() -> str:
-    """The schema as the text of ``docs/mirror.schema.json``."""
+    """The JSON Schema as the text of ``docs/mirror.schema.json``."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

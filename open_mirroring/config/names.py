@@ -1,6 +1,6 @@
-"""Checks of single values in a mirror file. Each raises a pydantic error with our code and the fix.
+"""Checks of single values in a mirror file. Each check raises a pydantic error with our code and the fix.
 
-No message contains a value that may hold a secret; names of tables and columns are shown escaped.
+No message contains a value that may be secret; names of tables and columns are shown escaped.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ _MAX_COLUMN = 128
 
 
 def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
-    """A pydantic error with our *code* as its type. The texts are context, so braces in names stay text."""
+    """Build a pydantic error with our *code* as type; braces in its texts are not taken for placeholders."""
     return PydanticCustomError(code, "{what}", {"what": what, "way_out": way_out})
 
 
 def unfit(what: str, way_out: str) -> PydanticCustomError:
-    """The :func:`refusal` with the code of most mistakes."""
+    """Build a pydantic error with the code ``CONFIG_INVALID``."""
     return refusal("CONFIG_INVALID", what, way_out)
 
 
 class SourceName(NamedTuple):
-    """Schema and table as in the source, unquoted."""
+    """Schema and table as at the source, unquoted."""
 
     schema: str
     table: str
 
 
 def split_source_name(text: str) -> SourceName:
-    """``dbo.orders`` → (dbo, orders). A part with a dot in it is quoted as in SQL: ``[a.b].[c]``, ``"a.b".c``."""
+    """Split ``dbo.orders`` into schema and table. Parts with a dot are quoted as in SQL: ``[a.b].[c]``, ``"a.b".c``."""
     return SourceName(*map(_unquoted, _split(text)))
 
 
 def split_pattern(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """``sales.*`` → patterns for schema and table. * matches any characters, except in brackets or quotes."""
+    """Compile ``sales.*`` to regular expressions for schema and table; ``*`` in brackets or quotes stays plain."""
     schema, table = (
         re.escape(_unquoted(part)) if _is_quoted(part) else ".*".join(map(re.escape, part[0].split("*")))
         for part in _split(text)
@@ -94,7 +94,7 @@ def _unquoted(part: re.Match[str]) -> str:
 
 
 def check_source_name(text: str) -> str:
-    """Refuse a text that is no ``schema.table``, or pattern of it. Any name that the source allows is valid."""
+    """Refuse a text that is neither ``schema.table`` nor a pattern of it."""
     _split(text)
     return text
 
@@ -142,7 +142,7 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def check_landed_names(names: Iterable[str]) -> None:
-    """Refuse column names that the target would consider equal (G-120)."""
+    """Refuse column names that are equal at the target, which ignores case (G-120)."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
@@ -162,10 +162,10 @@ def check_connection_name(name: str) -> str:
 
 
 def why_elsewhere(path: str) -> tuple[str, str] | None:
-    """Why a local path would differ between users or machines, and what to write; None if it would not.
+    """Why a local path would mean another folder for other users or machines, and the fix; None if it would not.
 
     `~` and variables are refused, not expanded: scheduler, workers and operators have different homes and environments.
-    What follows ``./`` is used as it is.
+    A name after ``./`` may contain them as plain characters.
     """
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
@@ -235,9 +235,9 @@ def check_connection_of(text: str, connection: str | None) -> str | None:
 
 
 def stream_position(text: str) -> str:
-    """``beginning``, or a commit LSN in the format of events: ``0000002C:00000730:0011`` (C-32).
+    """Check a stream position: ``beginning``, or a commit LSN as in change events, ``0000002C:00000730:0011`` (C-32).
 
-    The binary form that SQL Server's functions return, ``0x0000002C000007300011``, is accepted, too.
+    The binary form that SQL Server's functions return, ``0x0000002C000007300011``, is converted.
     """
     if text == BEGINNING:
         return text
@@ -258,11 +258,11 @@ def check_sql_type(text: str) -> str:
 
 
 LANDING_TYPES = ("string", "int16", "int32", "int64", "float64", "timestamp", "decimal(p,s)")
-"""The landing types that the mirror file can choose for a column, if its source's type allows that."""
+"""The target types that the mirror file can set for a column, if its source's type allows that."""
 
 
 def check_landing_type(text: str) -> str:
-    """Refuse a landing type that cannot be chosen; valid are ``string``, ``int64``, ``decimal(38,10)``, …."""
+    """Refuse a target type that cannot be set; valid are ``string``, ``int64``, ``decimal(38,10)``, …."""
     digits = re.fullmatch(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)", text)
     is_decimal = digits is not None and 1 <= int(digits[1]) <= 38 and int(digits[2]) <= int(digits[1])
     if not is_decimal and text not in LANDING_TYPES[:-1]:

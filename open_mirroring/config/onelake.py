@@ -1,8 +1,8 @@
 """Connections to OneLake and the Fabric API: the login, and the addresses of the services.
 
-A connection of the type ``open_mirroring_onelake`` has in its ``extra`` ``auth`` (for a service principal *login* is
-the client id, *password* the secret), ``tenant_id``, and addresses other than the public ones, which must be trusted:
-:mod:`~open_mirroring.remote.trusted_hosts`.
+A connection has the type ``open_mirroring_onelake``. Its ``extra`` contains ``auth`` (for a service principal *login*
+is the client id, *password* the secret), ``tenant_id``, and the addresses of the services if they are not the public
+ones. Other addresses have to be trusted: :mod:`~open_mirroring.remote.trusted_hosts`.
 """
 
 from __future__ import annotations

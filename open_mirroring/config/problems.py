@@ -1,4 +1,4 @@
-"""One mistake in a mirror file as it is reported: our code, where it is, one sentence and the fix, never the value."""
+"""Describes a mistake in a mirror file: code, file and line, one sentence and the fix. It never shows the value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 def path_text(path: SettingPath) -> str:
-    """``("tables", 0, "target")`` → ``tables[0].target``."""
+    """Write the path of a setting for people: ``("tables", 0, "target")`` → ``tables[0].target``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -43,7 +43,7 @@ def path_text(path: SettingPath) -> str:
 
 
 class Problem(NamedTuple):
-    """One mistake. *line* counts from 1. *path* is the setting as written by :func:`path_text`, or empty."""
+    """A mistake in a mirror file. *line* counts from 1; *path* is written as by :func:`path_text`, or empty."""
 
     code: str
     file: Path
@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(TerminalError):
-    """Mirror files with mistakes (``CONFIG_INVALID``): all *problems* found, by file and line; never empty."""
+    """Raised for mirror files with mistakes (``CONFIG_INVALID``); *problems* has them all, by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems), key=lambda p: (str(p.file), p.line, p.path, p.code, p.what)))
@@ -75,7 +75,7 @@ class ConfigError(TerminalError):
 
 
 class Mistake(NamedTuple):
-    """Why a setting is refused. *line* is set if the setting's own line does not locate the mistake."""
+    """Why a setting is refused. *line* is set only if the mistake is not at the setting's own line."""
 
     path: SettingPath
     code: str
@@ -85,7 +85,7 @@ class Mistake(NamedTuple):
 
 
 def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
-    """Convert one pydantic error of the model *root*. Its path leaves out the tags of the models."""
+    """Convert a pydantic error of the model *root* to our text; its path has only names and indexes of settings."""
     location = error["loc"]
     path = tuple(part for part in location[:-1] if not _is_tag(part))
     if location and (error["type"] == "extra_forbidden" or not _is_tag(location[-1])):

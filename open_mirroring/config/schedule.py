@@ -1,4 +1,4 @@
-"""Cron expressions of five fields: a simple check that finds typing errors early, and the next time."""
+"""Cron expressions of five fields: checks them, and computes the next time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_cron(text: str) -> str:
 
 
 def next_after(text: str, moment: datetime) -> datetime | None:
-    """The first minute after *moment* that matches a checked expression, in the same zone; None if there is none.
+    """The first minute after *moment* that matches a checked cron expression, in the same time zone; None if none does.
 
     As in cron, if day of month and weekday are both restricted, a day matches when either of them does.
     """

@@ -1,4 +1,4 @@
-"""What all sections of a mirror file share: the base class, types of values, the section about dead letters."""
+"""Shared by all sections of a mirror file: the base class, types of values, and the section about dead letters."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A section of a mirror file: frozen, unknown settings refused, values never shown in errors."""
+    """Base class of a section of a mirror file: immutable, refuses unknown settings, never shows values in errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
 
 
 class StoredPlace(Section):
-    """A place in object storage, with the name of the connection to it."""
+    """An address in object storage, with the name of the connection for it."""
 
     path: Annotated[str, AfterValidator(names.check_stored_place)] = Field(description="Its address.")
     connection: ConnectionName = Field(description="Name of the connection to the storage.")
@@ -56,11 +56,11 @@ FolderSetting = Annotated[
     | Annotated[StoredPlace, Tag("(StoredPlace)")],
     Discriminator(lambda value: "(text)" if isinstance(value, str) else "(StoredPlace)"),
 ]
-"""A local folder, or a place in object storage."""
+"""A setting that is a local folder, or an address in object storage with its connection."""
 
 
 class ExtraColumns(Section):
-    """Columns in addition to the source's: properties of the change that made a row, each with its name (G-118)."""
+    """Columns added to those of the source, each for a property of the change that made the row (G-118)."""
 
     commit_time: ColumnName | None = Field(
         default=None, description="When the change was committed, as far as its source says; a timestamp in UTC."
@@ -91,12 +91,12 @@ class ExtraColumns(Section):
 
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
-        """The properties of a change, each with its column name at the target."""
+        """The configured properties of a change, each with the name of its column at the target."""
         return tuple((tells, name) for tells, name in self.model_dump().items() if name is not None)
 
 
 class DeadLetters(Section):
-    """How many open dead letters are no loss."""
+    """How many open dead letters (messages set aside as unreadable) are tolerated."""
 
     tolerate: Annotated[StrictInt, Field(ge=0)] = Field(
         default=0,

@@ -68,10 +68,10 @@ OffsetGaps = Literal["lost", "expected"]
 
 
 class AnySource(Section):
-    """Settings of every source."""
+    """Settings of every source, whatever its format and transport."""
 
     spells_by_reading: ClassVar[bool] = False
-    """Whether a row has the columns of the time when it is read, not of the time when it changed (T-33)."""
+    """Whether rows have the columns that the table had when it was read, not when it changed (T-33)."""
     is_surveyed: ClassVar[bool] = False
     """Whether settings at the source decide what it sends, so that `check` inspects them."""
     fragment_timeout_hours: Positive = Field(
@@ -95,13 +95,13 @@ class AnySource(Section):
 
     @property
     def connections(self) -> dict[str, str]:
-        """The names of its connections, by setting."""
+        """The names of the source's connections, by setting."""
         named = {setting: getattr(self, setting, None) for setting in ("connection", "schema_registry")}
         return {setting: name for setting, name in named.items() if name is not None}
 
     @property
     def ordered_partitions(self) -> int:
-        """The number of partitions that must show a later commit before a transaction is complete; 0 if unknown."""
+        """The number of partitions that must show a later commit before a transaction is complete; 0 if it never is."""
         return 0
 
     @property
@@ -118,13 +118,13 @@ class AnySource(Section):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """The origins of messages and how their bytes are decoded, by setting, as in the mirror file (G-142)."""
+        """Where messages are read from and how their bytes are decoded, by setting, as in the mirror file (G-142)."""
         said = {name: getattr(self, name, None) for name in _WHERE_READ}
         return {name: [value] if isinstance(value, str) else [*value] for name, value in said.items() if value}
 
 
 class InFolder(AnySource):
-    """Files below a local path, or in object storage."""
+    """Sources whose changes are files below a local path, or in object storage."""
 
     path: PlaceText = Field(
         description="The folder or file with the changes: a local path, or an address in object storage (abfss://…, "
@@ -136,7 +136,7 @@ class InFolder(AnySource):
 
 
 class InLines(InFolder):
-    """JSON lines."""
+    """Sources whose messages are JSON lines in files."""
 
     transport: Literal["files"] = Field(description="JSON lines.")
     layout: Literal["wrapped", "bare"] = Field(
@@ -152,12 +152,12 @@ class InLines(InFolder):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """As :attr:`AnySource.reads`; gaps that are expected here are not expected elsewhere (G-113)."""
+        """As :attr:`AnySource.reads`, with `offset_gaps: expected`; at other places gaps are not expected (G-113)."""
         return {**super().reads, **({GAPS: [EXPECTED]} if self.offset_gaps == EXPECTED else {})}
 
 
 class InCapture(InFolder):
-    """Files of Event Hubs Capture."""
+    """Sources whose messages are in Avro files of Event Hubs Capture."""
 
     transport: Literal["capture"] = Field(description="Avro files of Event Hubs Capture.")
     gap_timeout_minutes: Positive = Field(
@@ -168,7 +168,7 @@ class InCapture(InFolder):
 
 
 class InTopics(AnySource):
-    """Topics of a Kafka broker, or of the Kafka endpoint of Event Hubs."""
+    """Sources whose messages are in topics of a Kafka broker, or of the Kafka endpoint of Event Hubs."""
 
     transport: Literal["kafka"] = Field(description="Topics of Kafka, also at the Kafka endpoint of Event Hubs.")
     connection: ConnectionName = _CONNECTION
@@ -183,7 +183,7 @@ class InTopics(AnySource):
 
 
 class ChangeEvents(AnySource):
-    """Change event streaming of SQL Server and Azure SQL."""
+    """Settings of change event streaming (SQL Server and Azure SQL), over any transport."""
 
     format: Literal["sqlserver-ces"] = Field(description="Change event streaming of SQL Server and Azure SQL.")
     database: str | None = Field(
@@ -205,14 +205,14 @@ class ChangeEvents(AnySource):
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`; bare lines do not contain the partition of a message."""
+        """As :attr:`AnySource.ordered_partitions`; 0 for bare lines, which do not show the partition of a message."""
         if self.partition_key_scheme == "none" or (isinstance(self, InLines) and self.layout == "bare"):
             return 0
         return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
 
 
 class QlikTask(AnySource):
-    """The output of a Qlik task, over any transport."""
+    """Settings of a Qlik task, over any transport."""
 
     is_surveyed = True
 
@@ -229,7 +229,7 @@ class QlikTask(AnySource):
 
 
 class ChangeTables(QlikTask):
-    """Change tables."""
+    """Settings of Qlik's change tables, over any transport."""
 
     format: Literal["qlik-change-table"] = Field(description="Change tables of a Qlik task.")
     header_prefix: Annotated[str, StringConstraints(max_length=60)] = Field(
@@ -250,7 +250,7 @@ class ChangeTables(QlikTask):
 
 
 class Messages(QlikTask):
-    """Messages of Qlik Replicate and Talend."""
+    """Settings of Kafka messages of Qlik Replicate and Talend, over any transport."""
 
     format: Literal["qlik-message"] = Field(description="Kafka messages of Qlik and Talend.")
     binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
@@ -275,7 +275,6 @@ class Messages(QlikTask):
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`."""
         return self.partition_count
 
 
@@ -292,7 +291,7 @@ class CesInTopics(ChangeEvents, InTopics, title="sqlserver-ces over kafka"):
 
 
 class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over files"):
-    """Change tables as data files with a ``.dfm`` beside each."""
+    """Change tables as data files, each with a ``.dfm`` metadata file."""
 
     transport: Literal["files"] = Field(description="Data files, with a .dfm next to each.")
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
@@ -303,7 +302,7 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """As :attr:`AnySource.reads`; another encoding may have decoded the same bytes to other texts."""
+        """As :attr:`AnySource.reads`, with the encoding: another one would decode the same bytes differently."""
         return {**super().reads, **({"encoding": [self.encoding]} if self.encoding != UTF8 else {})}
 
 
@@ -337,14 +336,14 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
 
     @property
     def control_tables_in(self) -> str | None:
-        """The schema that is searched for control tables; None if not configured."""
+        """The schema that contains Qlik's control tables; None if they are not read."""
         if self.control_schema is None and self.partitions is not None:
             return names.split_source_name(self.partitions).schema
         return self.control_schema
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`; closed partitions follow each other in one order (T-80)."""
+        """As :attr:`AnySource.ordered_partitions`: 1 with Change Data Partitioning, which gives one order (T-80)."""
         return 0 if self.partitions is None else 1
 
 
@@ -452,11 +451,14 @@ def _models_of(format_: str) -> Mapping[str, type[AnySource]]:
 SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
     _chosen_by(get_args(member)[0]): get_args(member)[0] for member in get_args(get_args(Source)[0])
 }
-"""The supported transports of each format, with their models."""
+"""The class of settings by format and transport."""
 
 
 def check_complete_position(source: AnySource) -> None:
-    """Refuse a source that never shows that no older change can arrive (C-34, C-88, K-80, T-80)."""
+    """Refuse a source for which it is never certain that no older change can arrive.
+
+    `consistency: transaction` needs that certainty (C-34, C-88, K-80, T-80).
+    """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
         raise names.unfit("a file with older changes of a table may still come: there is no complete position", key)
@@ -481,14 +483,15 @@ def check_complete_position(source: AnySource) -> None:
 
 
 def keeps_tables(source: AnySource, connection: str) -> bool:
-    """Whether a database contains the tables that a Qlik task keeps next to its change tables (T-30)."""
+    """Whether the connection is that of the database where a Qlik task keeps tables and change tables (T-30)."""
     return isinstance(source, ChangeTablesInDatabase) and source.connection == connection
 
 
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
-    """Refuse a load of columns that no event contains: the first change of a row would set them to NULL.
+    """Refuse to load columns that change events never contain: the first change of a row would set them to NULL.
 
-    *columns* are names with SQL types, or None if unknown. Raises ``COLUMN_NOT_STREAMED``.
+    *columns* pairs names with SQL types, None if unknown; *where* goes into the message. Raises
+    ``COLUMN_NOT_STREAMED``.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
     if found and isinstance(source, ChangeEvents):

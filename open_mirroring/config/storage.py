@@ -1,8 +1,9 @@
-"""Connections to object storage, in Airflow's types for it, and the places of addresses.
+"""Opens locations in object storage, with logins from Airflow's connection types.
 
-``wasb`` and ``adls``: a key, a signature or a login to Entra ID, in ``extra`` or as login and password; the account is
-that of the address, for ``az://`` *host* or *login*. ``aws``: login and password are the access key; without them the
-machine's identity. Public source: Apache Airflow providers; Microsoft Learn, *Azure Storage connection strings*.
+``wasb`` and ``adls``: an account key, a SAS token or a login to Entra ID, in ``extra`` or as login and password; the
+account is that of the address, for ``az://`` *host* or *login*. ``aws``: login and password are the access key; without
+them the machine's identity is used. Public source: Apache Airflow providers; Microsoft Learn, *Azure Storage connection
+strings*.
 """
 
 from __future__ import annotations
@@ -45,24 +46,24 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
 def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
-    """The place of a setting: a local path, or an address with its connection. Raises ``CONNECTION_INVALID``."""
+    """The location that a setting names: a local path, or an object in storage. Raises ``CONNECTION_INVALID``."""
     return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
 
 
 def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
-    """The place of a setting that is a local folder or in object storage. Raises ``CONNECTION_INVALID``."""
+    """The location of a folder setting, local or in object storage. Raises ``CONNECTION_INVALID``."""
     if isinstance(setting, str):
         return mirror.resolve(setting)
     return storage_place(setting.path, resolve(setting.connection))
 
 
 def log_place(mirror: Mirror) -> Place:
-    """The place of a mirror's change log. Raises ``CONNECTION_INVALID``."""
+    """The location of a mirror's change log. Raises ``CONNECTION_INVALID``."""
     return folder_place(mirror, mirror.change_log)
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:
-    """The place in object storage of an address. Raises ``CONNECTION_INVALID``, ``CONFIG_INVALID``."""
+    """The location in object storage that an address names. Raises ``CONNECTION_INVALID`` and ``CONFIG_INVALID``."""
     address = parse_address(text)
     login = _login(address, connection)
     return ObjectPath(StorageRoot(address, login), address.path)

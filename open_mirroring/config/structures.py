@@ -1,4 +1,4 @@
-"""Table structures given in a mirror file, for sources that announce none (K-61)."""
+"""The setting `structures`: column types of tables whose source announces none, as Qlik messages may (K-61)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ QlikType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9]*( ?\(
 
 
 class GivenStructure(Section):
-    """The structure of one table, used to decode its messages: metadata, avro or columns, or the last two."""
+    """The structure of one table, used to decode its messages.
+
+    It is given by a metadata message, by columns, by an Avro schema, or by columns and Avro schema.
+    """
 
     table: Annotated[str, AfterValidator(names.check_source_name)] = Field(
         description="The table, as `source` of a mirrored table spells it."
@@ -44,7 +47,6 @@ class GivenStructure(Section):
 
     @property
     def source_name(self) -> names.SourceName:
-        """Schema and table as in messages."""
         return names.split_source_name(self.table)
 
     @field_validator("registry_number")

@@ -1,4 +1,4 @@
-"""The section of a mirror file about one table: names, key, and the origin of its first rows.
+"""The settings of one table in a mirror file, or of a pattern of tables: names, columns, key, and initial load.
 
 Each check belongs to one field and may use the fields before it. Rules: G-08 (initial loads), F-02, F-03 (folders,
 colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring landing zone requirements*).
@@ -70,7 +70,7 @@ _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
 
 
 class DelimitedText(Section):
-    """Files of delimited text instead of Parquet. The columns are fixed for the life of the table (F-23)."""
+    """Settings for a table written as delimited text instead of Parquet; its columns can never change (F-23)."""
 
     columns: dict[ColumnName, str] = Field(
         min_length=1,
@@ -122,18 +122,18 @@ class DelimitedText(Section):
 
     @property
     def text_format(self) -> TextFormat:
-        """The same as the ledger stores it."""
+        """The settings in the form that the ledger stores."""
         return TextFormat(
             self.extension, self.column_separator, self.row_separator, self.null_value, tuple(self.columns.items())
         )
 
 
 Handover = Literal["quiesced", "exact"]
-"""How a load and the stream after it avoid sharing rows, for tables without a key that would merge them (G-127)."""
+"""How an initial load and the change stream avoid having a row twice, for tables without a key (G-127)."""
 
 
 def check_handover(handover: Handover, position: str) -> None:
-    """Refuse a hand-over that does not match the position."""
+    """Refuse a `handover` that does not fit the position from which the stream is applied."""
     if handover == "quiesced" and position != names.BEGINNING:
         what = "where nothing was changed between export and stream, the entire stream comes after the load"
         raise names.unfit(what, "set `stream_from: beginning`, or `handover: exact`")
@@ -158,7 +158,7 @@ StreamFrom = Annotated[
 
 
 class ExportLoad(Section):
-    """First rows of a table from an export."""
+    """An initial load of a table from exported files."""
 
     format: Literal["parquet", "csv", "qlik-full-load"] = Field(
         description="Format of the exported files; qlik-full-load is the full load of a Qlik file target, each data "
@@ -208,7 +208,7 @@ class ExportLoad(Section):
 
 
 class JdbcLoad(Section):
-    """First rows of a table, read from the source database."""
+    """An initial load of a table, read from the source database."""
 
     format: Literal["jdbc"] = Field(description="Read over JDBC.")
     connection: ConnectionName = Field(description="Name of the connection to the source database.")
@@ -272,7 +272,7 @@ def _refuse_stream_of_proof(prove: JdbcLoad) -> None:
 
 
 class ProofExport(Section):
-    """Rows to compare the mirrored table with, from an export."""
+    """An export of the source's rows, with which a proof compares the mirrored table."""
 
     format: Literal["parquet", "csv", "qlik-full-load"] = Field(description="Format of the exported files.")
     path: PlaceText = Field(description="File or folder of the export: a local path, or an address in object storage.")
@@ -308,7 +308,7 @@ InitialLoad = Annotated[
 
 
 class ColumnSelection(Section):
-    """Columns by name and by pattern, in which * matches any characters. Case is ignored."""
+    """The columns to mirror, by names and patterns, in which * matches any characters. Case is ignored."""
 
     include: tuple[ColumnName, ...] | None = Field(
         default=None, min_length=1, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
@@ -344,7 +344,7 @@ class ColumnSelection(Section):
 
     @property
     def chosen(self) -> ColumnChoice:
-        """The selection as decoders need it."""
+        """The selection in the form that decoders use."""
         return _selected(self.include, self.exclude)._replace(renamed=tuple(self.rename.items()))
 
 
@@ -375,7 +375,7 @@ def _refuse_unread(hashed: tuple[str, ...], columns: tuple[str, ...] | ColumnSel
 
 
 def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
-    """Why a key column cannot be hashed, and the fix; None if none is hashed."""
+    """Why a key column cannot be hashed, and the fix; None if no key column is hashed."""
     of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
     if not of_key:
         return None
@@ -504,12 +504,12 @@ class Table(Section):
 
     @property
     def folder(self) -> str:
-        """The table's folder below the landing zone."""
+        """The table's folder, relative to the landing zone."""
         return names.target_folder(self.target)
 
     @property
     def text_format(self) -> TextFormat | None:
-        """The format of its delimited text files, with the columns' names there; None for Parquet."""
+        """The format of the table's delimited text files, with their columns at the target; None for Parquet."""
         if self.delimited_text is None:
             return None
         text = self.delimited_text.text_format
@@ -519,10 +519,10 @@ class Table(Section):
 
     @property
     def loads_through_log(self) -> bool:
-        """Whether its initial load goes through the change log, as changes do.
+        """Whether the rows of the initial load are written to the change log first, like changes.
 
-        So it does if later changes complete the loaded rows (G-04), if their last values stay when they are deleted
-        (G-192), and for text files, so that all have one format.
+        This is needed if later changes complete the loaded rows (G-04), if deleted rows keep their last values (G-192),
+        and for delimited text, so that all files have one format.
         """
         return bool(self.complete_rows) or self.keeps_deleted or self.delimited_text is not None
 
@@ -538,7 +538,7 @@ class Table(Section):
 
     @property
     def begins_with_load_of_task(self) -> bool:
-        """Whether its initial load is the full load that a Qlik task writes next to the changes (G-128)."""
+        """Whether the initial load is the full load that a Qlik task wrote as files before its changes (G-128)."""
         load = self.initial_load
         if not isinstance(load, ExportLoad):
             return False
@@ -546,12 +546,11 @@ class Table(Section):
 
     @property
     def source_name(self) -> names.SourceName:
-        """Schema and table as in events."""
         return names.split_source_name(self.source)
 
     @property
     def chosen(self) -> ColumnChoice:
-        """The columns that are read, and their landing types."""
+        """The columns that are read, with their names and types at the target."""
         hashed, extra = (*self.hash, *self._hashed_everywhere), self._extra(self._extra_everywhere)
         where = "" if self.row_filter is None else str(self.row_filter)
         chosen = _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
@@ -564,11 +563,11 @@ class Table(Section):
         return (*named.items(), *([(DELETED_AT, deleted_at)] if self.keeps_deleted else []))
 
     def take_over(self, hashed: tuple[str, ...], extra: ExtraColumns) -> None:
-        """Apply the mirror's defaults: hash these columns, too, and add its extra columns."""
+        """Apply the mirror's defaults: also hash these columns, and add its extra columns."""
         self._hashed_everywhere, self._extra_everywhere = hashed, extra
 
     def taken_names(self, everywhere: ExtraColumns) -> list[str]:
-        """The names of extra columns that collide with another column at the target (G-118)."""
+        """The names of extra columns that another column already has at the target (G-118)."""
         chosen = _chosen(self.columns)
         text = self.delimited_text.columns if self.delimited_text else ()
         known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
@@ -576,16 +575,16 @@ class Table(Section):
         return [name for _, name in self._extra(everywhere) if name.casefold() in landed]
 
     def joined(self) -> Table:
-        """The same for a table that joined by a pattern: settings of missing columns are allowed there."""
+        """Mark the table as found by a pattern, so that settings for columns that it lacks are allowed. Returns it."""
         self._joined = True
         return self
 
     def unhashed(self, known: Iterable[str]) -> list[str]:
-        """The columns that its own `hash` lists by name, that it reads, and that match no column (G-122)."""
+        """The columns that `hash` lists by name, but that none of the *known* columns matches (G-122)."""
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
 
     def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
-        """Map each setting to the configured names that match no given column."""
+        """The configured column names that match none of the *known* columns, by the setting that contains them."""
         chosen, known = self.chosen, [*known]
         own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
         named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}
@@ -746,10 +745,10 @@ class Table(Section):
 
 
 class TablePattern(Section):
-    """Tables by a pattern of their names, each mirrored from its first change that is seen (G-70).
+    """Mirrors all tables whose names match a pattern, each from its first change on (G-70).
 
-    Keys and columns are those that the source announces. Tables that are written out, or under ``ignore``, do not join.
-    The first matching pattern counts.
+    Key and columns are those that the source announces. Tables that are listed themselves or under ``ignore`` are left
+    out. If several patterns match, the first one applies.
     """
 
     source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
@@ -835,13 +834,13 @@ class TablePattern(Section):
         return prove
 
     def fits(self, name: names.SourceName) -> bool:
-        """Whether a table's name matches the pattern."""
+        """Whether the pattern includes a table of this name."""
         return _fits(self.source, name) and not any(_fits(one, name) for one in self.exclude)
 
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
-        """The table that a source announces with this name and key, as if the mirror file contained it.
+        """The settings of a table found by this pattern, as if the mirror file listed it with this key.
 
-        Raises ValidationError if it cannot be in a mirror file.
+        Raises ValidationError if such a table is not allowed in a mirror file.
         """
         shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
@@ -887,19 +886,19 @@ TableEntry = Annotated[
 
 
 def unfit(path: SettingPath, what: str, way_out: str) -> Mistake:
-    """A setting of a table that contradicts another one; *path* begins with the table's place."""
+    """Describe a setting of a table that contradicts another one; *path* begins with the index of the table."""
     return Mistake(path, "CONFIG_INVALID", what, way_out)
 
 
 def refuse(found: Iterable[Mistake]) -> None:
-    """Refuse all mistakes together, each at its place; does nothing if there are none."""
+    """Raise one ValidationError for all mistakes; does nothing if there are none."""
     errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found]
     if errors:
         raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 
 
 def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
-    """Find every table, given with its place in the file, that repeats an earlier one's source or folder (F-02)."""
+    """Find tables, given with their index in the file, that share source or folder with an earlier one (F-02)."""
     found: list[Mistake] = []
     sources: dict[tuple[str, str], int] = {}
     folders: dict[str, int] = {}
@@ -921,7 +920,10 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
 
 
 def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Mistake]:
-    """Find every table, given with its place in the file, that would share a change table with an earlier one."""
+    """Find every table that would read the same change table as an earlier one.
+
+    *tables* pairs each with its index in the file; *suffix* ends the default name of a change table.
+    """
     found: list[Mistake] = []
     taken: dict[tuple[str, str], int] = {}
     for index, table in tables:

@@ -1,6 +1,7 @@
 """Reads YAML with the line of every setting, and reports all mistakes of the text, not only the first.
 
-Values are those of ``yaml.safe_load``, with merge keys. A secret never enters the data, so nothing can show it.
+Values are those of ``yaml.safe_load``, with merge keys. A value that looks like a secret is replaced, so that no
+message can show it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _SOURCE_COLUMNS = "types"
 
 
 class YamlTree:
-    """The values and mistakes of one YAML text; *data* is None when it is none, and *withheld* are paths of secrets."""
+    """The parsed values and the mistakes of one YAML text.
+
+    *data* is None if the text is not valid YAML; *withheld* are the paths of values that look like secrets.
+    """
 
     def __init__(self, text: str) -> None:
         self.data: Any = None

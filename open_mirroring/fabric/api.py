@@ -40,11 +40,11 @@ class MirroredDatabase(NamedTuple):
 
 
 class FabricApi:
-    """Calls of the API with tokens for the API, not for storage (R-03). Nothing is cached.
+    """Client of the Fabric REST API. It uses tokens for the API, not for storage (R-03), and caches nothing.
 
-    Each call raises ``SERVICE_REFUSED`` with the API's own code, and what
-    :class:`~open_mirroring.remote.entra.AuthorizedService` raises. Without a usable answer (TransientError) a call that
-    changes something may have been carried out.
+    Each call raises ``SERVICE_REFUSED`` with the API's own code, and the errors of
+    :class:`~open_mirroring.remote.entra.AuthorizedService`. After a TransientError, a call that changes something may
+    have been carried out.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FabricApi:
         self._sleep = sleep
 
     def find_workspace(self, name: str) -> str | None:
-        """The GUID of the workspace with this name; None when the login sees none."""
+        """The GUID of the workspace with this name; None if the login sees none."""
         for workspace in self._pages("GET", "/v1/workspaces", "value"):
             if workspace.get("displayName") == name:
                 return str(workspace["id"])
@@ -93,7 +93,7 @@ class FabricApi:
         return _database(workspace, self._finished(answer, path))
 
     def definition(self, database: MirroredDatabase) -> dict[str, Any] | None:
-        """The definition of a mirrored database; None when it has none (R-06)."""
+        """The JSON definition of a mirrored database; None if it has none (R-06)."""
         path = f"{_path(database)}/getDefinition"
         document = self._finished(self._service.send(Request("POST", path, repeatable=True)), path)
         try:
@@ -189,7 +189,7 @@ _JSON = {"Content-Type": "application/json"}
 def generic_mirror(
     default_schema: str = "dbo", *, retention_days: int | None = None, change_data_feed: bool | None = None
 ) -> dict[str, Any]:
-    """The definition of an open mirrored database (R-05, R-10). None leaves a setting to the service."""
+    """The JSON definition of an open mirrored database (R-05, R-10). None leaves a setting to the service."""
     properties: dict[str, Any] = {"defaultSchema": default_schema, "format": "Delta"}
     chosen = {"retentionInDays": retention_days, "enableDeltaChangeDataFeed": change_data_feed}
     properties |= {name: value for name, value in chosen.items() if value is not None}

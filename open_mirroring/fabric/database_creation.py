@@ -25,10 +25,10 @@ _PATIENCE_SECONDS = 600.0
 
 
 def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
-    """The mirror's database. If it is given by name and does not exist, it is created with its definition (R-05).
+    """Find the mirror's database; create it if it is given by name and does not exist (R-05).
 
-    Raises ``PLACE_MISSING`` when the workspace or a database given by GUID does not exist, or the database mirrors
-    something else; what the API raises. If the database was created nevertheless, the next run finds it.
+    Raises ``PLACE_MISSING`` if the workspace or a database given by GUID does not exist, or the database is not an open
+        mirror; and errors of the API. If a failed call created the database nevertheless, the next run finds it.
     """
     zone = mirror.landing_zone
     workspace, item = zone.workspace or "", zone.item or ""
@@ -80,7 +80,10 @@ def _report_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
 
 
 def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> DatabaseStatus:
-    """The state of a database once it is at rest. Raises ``TARGET_FAILED``; ``TARGET_BUSY`` if that takes too long."""
+    """Wait until a database is neither initializing nor starting, and return its status.
+
+    Raises ``TARGET_FAILED`` if it is stopped; ``TARGET_BUSY`` if the wait takes too long or its state is unknown.
+    """
     waited = 0.0
     while (status := api.status(database)).state in _PASSING and waited < _PATIENCE_SECONDS:
         sleep(_ASK_AGAIN_SECONDS)
@@ -102,10 +105,10 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
     return status
 
 
-def start_if_new(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Start a database that was never started. Returns its state afterwards, in the service's own word."""
-    status = settled(api, database, sleep)
+def start_if_new(api: FabricApi, database: MirroredDatabase) -> str:
+    """Start a database that was never started. Returns its state afterwards, as the service names it."""
+    status = settled(api, database)
     if status.state is not DatabaseState.INITIALIZED:
         return status.said
     api.start(database)
-    return settled(api, database, sleep).said
+    return settled(api, database).said

@@ -1,4 +1,4 @@
-"""Writes the file at the root of a landing zone that names the publisher and its source (F-06)."""
+"""Writes ``_partnerEvents.json`` at the root of a landing zone: who publishes there, and from which source (F-06)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
-    """Create the zone's ``_partnerEvents.json`` atomically; False when it exists already.
+    """Create ``_partnerEvents.json`` atomically; False if it exists already.
 
-    A file with other content is reported and kept, because other mirrors or people may have written it.
+    A file with other content is reported and kept, because another mirror or a person may have written it.
     """
     information = {"mirror": mirror.name, "transport": mirror.source.transport}
     given = mirror.landing_zone.partner_events

@@ -1,7 +1,8 @@
-"""Reads the status of a mirrored database and its tables from Fabric: two calls for the complete database.
+"""Reads from Fabric the status of a mirrored database and its tables, with two calls for all tables.
 
-Nothing here starts a stopped database (R-07, F-76). Without status calls, a folder of Delta tables can show whether a
-table exists, for which a reset waits (F-75). Public source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*.
+Nothing here starts a stopped database (R-07, F-76). If status calls are not possible, a folder of Delta tables can show
+whether a table exists; a reset waits for that (F-75). Public source: Microsoft Learn, *Fabric REST APIs:
+MirroredDatabase*.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _Look(NamedTuple):
 
 
 class FabricTarget:
-    """The mirrored database behind a landing zone in OneLake; safe to use from several threads."""
+    """The mirrored database of a landing zone in OneLake; safe to use from several threads."""
 
     def __init__(self, zone: OneLakeZone, api: FabricApi | None = None) -> None:
         self._zone = zone
@@ -55,10 +56,11 @@ class FabricTarget:
         self._lock = threading.Lock()
 
     def statuses(self, folders: Iterable[str]) -> dict[str, TargetStatus]:
-        """The status of the table of each folder, from one request for all of them (R-04).
+        """The status of the table of each landing zone folder, from one request for all of them (R-04).
 
-        A call without an answer, or with an unknown word, is retried once; then the status is ``UNKNOWN`` (R-02). When
-        the service asks us to wait there is no retry; when it refuses this login or item, the status is ``REFUSED``.
+        A request without an answer, or with an unknown status word, is retried once; then the status is ``UNKNOWN``
+        (R-02). If the service asks to wait, there is no retry. If it refuses this login or item, the status is
+        ``REFUSED``.
         """
         look: _Look | None = None
         why = ""
@@ -83,12 +85,12 @@ class FabricTarget:
         return {folder: target_status(look.database, entry_of(folder, look.tables)) for folder in folders}
 
     def prove(self) -> None:
-        """Request the status once, to check that this login may. Raises ``PLACE_MISSING``, and what the API raises."""
+        """Check that this login may request the status. Raises ``PLACE_MISSING``, and errors of the API."""
         if self._look() is None:
             raise self._missing()
 
     def database(self) -> MirroredDatabase:
-        """The database by its GUIDs; no call if the zone contains them. Raises ``PLACE_MISSING``."""
+        """The database with its GUIDs; without a call if the mirror file has them. Raises ``PLACE_MISSING``."""
         found = self._database()
         if found is None:
             raise self._missing()
@@ -103,7 +105,7 @@ class FabricTarget:
         )
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the target lists the table of this folder; None when the database's state does not show it."""
+        """Whether the target lists the table of this folder; None if the database is not in a state that shows it."""
         try:
             look = self._look()
         except TransientError:
@@ -141,12 +143,12 @@ class FabricTarget:
 
 @lru_cache(maxsize=16)
 def open_target(zone: OneLakeZone) -> FabricTarget:
-    """The target of a zone, one per process: connections, tokens and the retry budget are shared."""
+    """The target of a landing zone, one object per process, so that connections, tokens and retry budget are shared."""
     return FabricTarget(zone)
 
 
 class TargetWatch(Protocol):
-    """Reports whether the target has a table."""
+    """Shows whether the target has a table."""
 
     def sees(self, folder: str) -> bool | None:
         """Whether the target has the table of this landing zone folder; None when that is unknown."""
@@ -154,16 +156,16 @@ class TargetWatch(Protocol):
 
 
 class TablesFolder:
-    """The target's tables as Delta tables in a folder or in object storage, at ``<schema>/<table>``.
+    """Shows whether the target has a table by its Delta tables in a folder or object storage, at ``<schema>/<table>``.
 
-    A single negative answer may be a table that the service is replacing, so callers look twice.
+    A single False may be a table that the service is replacing at that moment, so callers check twice.
     """
 
     def __init__(self, root: Place) -> None:
         self._root = root
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the Delta table exists; None when the folder of all tables does not."""
+        """Whether the Delta table exists; None if the folder of all tables does not exist."""
         if not self._root.is_dir():
             return None
         schema, table = split_table_folder(folder)
@@ -173,15 +175,14 @@ class TablesFolder:
 
 
 class NoWatch:
-    """Used where neither tables nor status calls can be read: an operator has to confirm what the target has."""
+    """Stands for a target whose tables cannot be seen: an operator has to confirm which tables it has."""
 
     def sees(self, folder: str) -> bool | None:
-        """Always None: unknown."""
         return None
 
 
 def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
-    """The watch for a mirror: the folder of tables in its file if there is one, else the target's status calls."""
+    """Choose how to see the target's tables: the folder in the mirror file if it is set, else status calls."""
     tables = mirror.landing_zone.tables
     if tables is not None:
         return TablesFolder(folder_place(mirror, tables))

@@ -1,9 +1,9 @@
-"""Answers of the Fabric REST API about a mirrored database and its tables: as values, and as one status of each table.
+"""Parses answers of the Fabric REST API, and combines the status of a table with that of its database.
 
-An unknown status word is not an error: it counts as *not ready* (R-02). A table is judged together with its database,
-because the two can differ (R-09): a table may have failed in a running database, and those of a stopped one are still
-called *Replicating*. Public source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*; *Monitor Fabric mirrored
-database replication*; R-07.
+An unknown status word is not an error: it counts as *not ready* (R-02). Table and database are combined because they
+can differ (R-09): a table may have failed in a running database, and tables of a stopped one are still called
+*Replicating*. Public source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*; *Monitor Fabric mirrored database
+replication*; R-07.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHOWN_CHARACTERS = 300
 
 
 class DatabaseState(Enum):
-    """The state of a mirrored database; ``UNKNOWN`` for a word of a later version (R-02)."""
+    """The state of a mirrored database; ``UNKNOWN`` for a word that this version does not know (R-02)."""
 
     INITIALIZING = "Initializing"
     INITIALIZED = "Initialized"
@@ -31,7 +31,7 @@ class DatabaseState(Enum):
 
 
 class TableMirrorState(Enum):
-    """The state of a table's mirroring; ``UNKNOWN`` for a word of a later version (R-02)."""
+    """The state of a table's mirroring; ``UNKNOWN`` for a word that this version does not know (R-02)."""
 
     INITIALIZED = "Initialized"
     SNAPSHOTTING = "Snapshotting"
@@ -43,7 +43,7 @@ class TableMirrorState(Enum):
 
 
 class DatabaseStatus(NamedTuple):
-    """The answer of ``getMirroringStatus``. *said* is the service's own word, *error* its error or empty."""
+    """The answer of ``getMirroringStatus``: the state, the service's own word (*said*), and its error if any."""
 
     state: DatabaseState
     said: str
@@ -53,7 +53,8 @@ class DatabaseStatus(NamedTuple):
 class TableMirroringStatus(NamedTuple):
     """The entry of one table in the answer of ``getTablesMirroringStatus``.
 
-    *processed_rows* counts over the table's life; None if not reported. *last_sync* is in UTC, as the service wrote it.
+    *said* is the service's own word. *processed_rows* counts all rows since the table was created; None if not
+    reported. *last_sync* is in UTC, as the service wrote it.
     """
 
     schema: str
@@ -69,13 +70,13 @@ State = TypeVar("State", DatabaseState, TableMirrorState)
 
 
 def database_status(document: Mapping[str, Any]) -> DatabaseStatus:
-    """The status of a database in an answer."""
+    """Parse the status of a database from an answer."""
     said = str(document.get("status", ""))
     return DatabaseStatus(_state(DatabaseState, said), _shown(said), error_text(document.get("error")))
 
 
 def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
-    """The status of one table in an answer."""
+    """Parse the status of one table from an answer."""
     metrics = entry.get("metrics")
     known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
     said, count = str(entry.get("status", "")), known.get("processedRows")
@@ -95,7 +96,7 @@ def _state(states: type[State], said: str) -> State:
 
 
 def error_text(error: object) -> str:
-    """An error in an answer as one line of text, or an empty text."""
+    """The error in an answer as one line of text; empty if there is none."""
     if not isinstance(error, dict):
         return ""
     return _shown(f"{error.get('errorCode') or 'error'}: {error.get('message') or ''}")
@@ -107,15 +108,15 @@ def _shown(text: str) -> str:
 
 
 class TargetState(Enum):
-    """The state of a table or its database in the target's status calls (I24).
+    """The combined state of a table and its database, by the target's status calls (I24).
 
-    ``UNKNOWN``: two requests in a row gave no answer that we understand (R-02). ``REFUSED``: the API does not allow
-    this login to ask (R-03, R-08), or not about this item.
+    ``UNKNOWN``: two requests in a row gave no answer that this version understands (R-02). ``REFUSED``: the API does
+    not allow this login to read the status, or this item's (R-03, R-08).
     """
 
     RUNNING = "running"
     NOT_STARTED = "not started"
-    """Never started since its creation (R-06). Structure and first files are written before (F-42)."""
+    """Never started since its creation (R-06). Structure and first files have to be written before the start (F-42)."""
     NOT_READY = "not ready"
     PAUSED = "paused"
     THROTTLED = "throttled"
@@ -126,10 +127,10 @@ class TargetState(Enum):
 
 
 class TargetStatus(NamedTuple):
-    """The target's status of one table: its state with its database, and the service's own words.
+    """The status of one table at the target: the combined state, and the service's own words (*detail*).
 
-    *counted_rows* is the service's count of rows over the table's life, which proves nothing of a file (F-35); None
-    where it was not reported. *last_sync* is when the last change was applied, as the service wrote it.
+    *counted_rows* is the service's count of rows since the table was created; None if not reported. It does not show
+    whether a certain file was applied (F-35). *last_sync* is when the last change was applied, as the service wrote it.
     """
 
     state: TargetState
@@ -152,10 +153,10 @@ _WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED:
 
 
 def target_status(database: DatabaseStatus, table: TableMirroringStatus | None) -> TargetStatus:
-    """The status of one table, from its database and its own entry. *table* is None if the target does not list it.
+    """Combine the status of a database and of one table; *table* is None if the target does not list it.
 
-    A failed or stopped table counts before any state of its database, and an unknown word before *running*. No
-    documented word means *throttled*: that state comes from the service's error, which contains the time (assumed).
+    A failed or stopped table takes precedence over the database's state, and an unknown word over *running*. No
+    documented word means *throttled*: it is recognized by the service's error text (assumed).
     """
     of_table = "not listed" if table is None else f"{table.said}{_because(table.error)}"
     words = f"database {database.said}{_because(database.error)}; table {of_table}"
@@ -177,9 +178,9 @@ def target_status(database: DatabaseStatus, table: TableMirroringStatus | None) 
 
 
 def entry_of(folder: str, tables: Iterable[TableMirroringStatus]) -> TableMirroringStatus | None:
-    """The target's entry for a table folder of the landing zone; None when it lists none.
+    """Find the target's entry for a table folder of the landing zone; None if it lists none.
 
-    A folder without schema belongs to the default one (F-03). Names are compared as the target compares them.
+    A folder without schema belongs to the default schema (F-03). Names are compared as the target compares them.
     """
     schema, name = split_table_folder(folder)
     schemas = {name_identity(schema)} if schema is not None else {"", name_identity(DEFAULT_SCHEMA)}

@@ -1,1 +1,1 @@
-"""Facts: what a task saw in addition to the rows that it wrote, carried from a decoder to the ledger."""
+"""Facts: what a task observed in addition to the rows that it wrote, passed from the decoder to the ledger."""

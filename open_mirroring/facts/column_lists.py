@@ -1,4 +1,4 @@
-"""Column lists of the rows of a table: where rows with each were seen, and which prove to be of complete rows."""
+"""Records the sets of columns ("column lists") that rows of a table had, and the positions of these rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from open_mirroring.facts.kind import Kind
 
 
 class ColumnList(NamedTuple):
-    """A column list as JSON of names, types and places; whether a row proved it complete, and its rows' places."""
+    """A column list as JSON of names, types and ordinals, and what is known of the rows with it.
+
+    *whole*: a row proved that these are all columns of the table. *first_pos* is the lowest position of a row, *seen*
+    has the positions by stream.
+    """
 
     cols: str
     whole: bool
@@ -30,15 +34,16 @@ def _merge(one: Places, other: Places) -> Places:
 
 
 COLUMN_LISTS = Kind[Places]("columns", Places, _merge)
-"""By the text of the list."""
+"""The positions of rows, by the JSON text of their column list."""
 
 
 def fold(
     known: Mapping[str, ColumnList], found: Mapping[str, Places], *, of_reading: bool
 ) -> tuple[dict[str, ColumnList], bool]:
-    """The lists that a batch brought as they are known now, and whether a known one was proved complete by it.
+    """Add the column lists of a batch to the known ones.
 
-    With *of_reading* a list counts behind all that was read of the table before (G-60).
+    Returns the changed lists, and whether a known one became *whole*. With *of_reading*, rows have the columns of the
+        time of reading, so a list counts after all that was read before (G-60).
     """
     lists, proved, changed = dict(known), False, dict[str, ColumnList]()
     for cols, places in found.items():
@@ -55,14 +60,14 @@ def fold(
 
 
 def _highest_of_others(lists: Mapping[str, ColumnList], cols: str, epoch: str) -> str:
-    """The highest place of a row with another list, in a stream incarnation."""
+    """The highest position of a row with another list, in a stream."""
     return max(
         (one.seen[epoch].last for other, one in lists.items() if other != cols and epoch in one.seen), default=""
     )
 
 
 def _as_read(seen: PlacesSeen, others: str) -> PlacesSeen:
-    """The places at which a list of the time of reading counts: behind *others*."""
+    """The positions at which a list counts that was seen at the time of reading: after *others*."""
     if not others:
         return seen
     at = seen.last if seen.last > others else f"{others}{BEHIND}"

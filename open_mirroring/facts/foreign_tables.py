@@ -1,4 +1,4 @@
-"""Messages of source tables that are not mirrored: counted by name, so that nothing is ignored unseen."""
+"""Counts messages of source tables that are not mirrored, so that an operator can see what is ignored."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import NamedTuple
 from open_mirroring.facts.kind import Kind, NewFacts
 
 NAMES_KEPT = 1_000
-"""Of so many tables of a mirror the names are kept; the others are counted together, under the empty name."""
+"""The number of tables of a mirror that are counted by name; all others are counted together under an empty name."""
 _NAME = 300
 
 
 class Ignored(NamedTuple):
-    """How many messages, and the highest position among them; empty where their format does not contain it."""
+    """The number of ignored messages, and their highest position; empty if their format has no positions."""
 
     messages: int
     highest: str = ""
 
 
 class ForeignTable(NamedTuple):
-    """A table that is not mirrored, or all those beyond :data:`NAMES_KEPT` (*name* is empty)."""
+    """Ignored messages of a table that is not mirrored; with an empty *name*, of all beyond :data:`NAMES_KEPT`."""
 
     name: str
     messages: int
@@ -38,11 +38,11 @@ def _merge(one: Ignored, other: Ignored) -> Ignored:
 
 
 FOREIGN = Kind[Ignored]("foreign", Ignored, _merge)
-"""By the table's name at the source."""
+"""The ignored messages, by the table's name at the source."""
 
 
 def note_foreign(facts: NewFacts, messages: Mapping[str, int], up_to: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Add counts of ignored messages by table; *up_to* has the highest position of those that contain one."""
+    """Add the numbers of ignored messages by table to *facts*; *up_to* has their highest positions, if known."""
     for name, count in messages.items():
         FOREIGN.add(facts, Ignored(count, up_to.get(name, "")), name=name)
 
@@ -50,7 +50,7 @@ def note_foreign(facts: NewFacts, messages: Mapping[str, int], up_to: Mapping[st
 def fold(
     known: Mapping[str, ForeignTable], found: Mapping[str, Ignored], batch: int, at: datetime
 ) -> dict[str, ForeignTable]:
-    """The tables that batch number *batch* has messages of, as they are known now."""
+    """Add the ignored messages of a batch to the known counts. Returns the tables that changed, by name."""
     counted = dict[str, Ignored]()
     room = NAMES_KEPT - len(known.keys() - {""})
     for full, ignored in sorted(found.items()):

@@ -1,6 +1,6 @@
-"""Where the rows of full loads that a source sends into its stream, and the changes of a table, are by partition.
+"""Records where rows of Qlik's full loads and changes of a table are in each partition.
 
-A row of a full load behind the first change of its table means that the source was loaded again (K-18).
+A row of a full load after the first change of its table means that the source was loaded again (K-18).
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import NamedTuple
 from open_mirroring.facts.kind import Kind
 
 SHORTEST_VALUES = Kind[int]("shortest", int, min)
-"""Bytes of the shortest value, by column."""
+"""The length in bytes of the shortest value, by column."""
 
 
 class LoadPlaces(NamedTuple):
-    """The last row of a full load and the first change in a partition; None where there is none."""
+    """Offset or line of the last row of a full load, and of the first change, in a partition; None without one."""
 
     last_loaded: int | None = None
     first_change: int | None = None
 
     @property
     def is_reload(self) -> bool:
-        """Whether a row of a full load came behind a change."""
+        """Whether a row of a full load came after a change."""
         return self.last_loaded is not None and self.first_change is not None and self.last_loaded > self.first_change
 
 
@@ -33,16 +33,17 @@ def _merge(one: LoadPlaces, other: LoadPlaces) -> LoadPlaces:
 
 
 FULL_LOADS = Kind[LoadPlaces]("full_loads", LoadPlaces, _merge)
-"""By partition."""
+"""The places by partition."""
 
 
 def fold(
     known: Mapping[str, int], found: Mapping[str, LoadPlaces], begins: Mapping[str, int], read_to_end: Mapping[str, int]
 ) -> tuple[dict[str, int], str | None]:
-    """Where the changes of a table begin after a batch, by partition, and a row that came after them; None: none did.
+    """Add a batch's places to the known ones. Returns where a table's changes begin by partition, and a reload.
 
-    What is read again from before *begins*, where the newest full load begins, shows nothing. Only a partition that was
-    *read_to_end* has a place before it has a change: a load that is still read from a slow partition is no reload.
+    The reload is a text that names a loaded row after a change, or None. Messages before *begins*, the begin of the
+    newest known full load, are ignored. A partition without changes gets a begin only if it was *read_to_end*: a load
+    that is still read from a slow partition is no reload.
     """
     starts, reloaded = dict(known), None
     for origin, (last_loaded, first_change) in sorted(found.items()):

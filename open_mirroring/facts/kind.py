@@ -1,7 +1,8 @@
-"""Carries facts: small plain values, each of a kind, about a table (or the mirror), under a name within that.
+"""Defines facts: small values that tasks observe about a table, or about the mirror, each of a kind and under a name.
 
-A task returns them next to its log files, the driver merges them, the manifest keeps them, and the ledger folds them
-into its state. Nothing on the way opens them, so a new observation is a module of this package.
+A task returns facts next to its log files, the driver merges them, the manifest (the list of what a batch wrote) keeps
+them, and the ledger adds them to its state. None of these needs to know the kinds, so a new observation is one new
+module of this package.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from open_mirroring.changes.manifest import Facts
 
 V = TypeVar("V")
 NewFacts = dict[str, dict[str, dict[str, Any]]]
-"""Facts that are still being noted."""
+"""Facts to which more are added: values by kind, table and name."""
 NO_FACTS: Facts = MappingProxyType({})
 _KINDS: dict[str, Kind[Any]] = {}
 
 
 class Kind(Generic[V]):
-    """A kind of fact: its name in manifests, the type of its values, and a *merge* in any order."""
+    """A kind of fact: its name in manifests, the type of its values, and how two values are merged, in any order."""
 
     def __init__(self, name: str, value: Any, merge: Callable[[V, V], V]) -> None:
         self.name, self.merge = name, merge
@@ -30,26 +31,26 @@ class Kind(Generic[V]):
         _KINDS[name] = self
 
     def add(self, facts: NewFacts, found: V, *, table: str = "", name: str = "") -> None:
-        """Add a value to *facts*."""
+        """Add a value to *facts*, merged with the present one of this table and name."""
         of_table = facts.setdefault(self.name, {}).setdefault(table, {})
         of_table[name] = self.merge(of_table[name], found) if name in of_table else found
 
     def of(self, facts: Facts) -> dict[str, dict[str, V]]:
-        """The values in *facts*, by table and name."""
+        """The values of this kind in *facts*, by table and name."""
         return {table: self.of_table(facts, table) for table in facts.get(self.name, ())}
 
     def of_table(self, facts: Facts, table: str) -> dict[str, V]:
-        """The values about a table, by name."""
+        """The values of this kind about one table, by name."""
         found = facts.get(self.name, {}).get(table, {})
         return {name: msgspec.convert(value, self._value) for name, value in found.items()}
 
     def of_mirror(self, facts: Facts) -> dict[str, V]:
-        """The values about the mirror, by name."""
+        """The values of this kind about the mirror, by name."""
         return self.of_table(facts, "")
 
 
 def merged(all_facts: Iterable[Facts]) -> NewFacts:
-    """The facts of several tasks as those of one."""
+    """Merge the facts of several tasks."""
     together: NewFacts = {}
     for facts in all_facts:
         add_all(together, facts)
@@ -57,7 +58,7 @@ def merged(all_facts: Iterable[Facts]) -> NewFacts:
 
 
 def add_all(facts: NewFacts, more: Facts) -> None:
-    """Add all of *more* to *facts*."""
+    """Merge all of *more* into *facts*."""
     for kind, tables in more.items():
         for table, values in tables.items():
             for name, found in values.items():
@@ -65,5 +66,5 @@ def add_all(facts: NewFacts, more: Facts) -> None:
 
 
 def tables_in(facts: Facts) -> set[str]:
-    """The tables that facts are about."""
+    """The tables about which there are facts."""
     return {table for tables in facts.values() for table in tables if table}

@@ -1,4 +1,4 @@
-"""The places of a partition that were read, as runs of consecutive numbers, so that missing messages are detected.
+"""Records which offsets of a partition were read, as ranges without gaps, so that missing messages are detected.
 
 A broker numbers messages without a gap. A partition whose first read number is not its first one was read too late.
 """
@@ -12,25 +12,28 @@ from typing import Literal, NamedTuple
 from open_mirroring.facts.kind import Kind
 
 Numbering = Literal["", "bound", "rising", "unbroken"]
-"""What the places of messages show.
+"""What the offsets of messages prove.
 
-``""``: nothing; ``bound``: where reading began, by the bound range; ``rising``: where reading began, by the messages
-themselves; ``unbroken``: also which messages are missing.
-"""
+``""``: nothing; ``bound``: where reading began, by the range that the batch bound; ``rising``: where reading began, by
+the messages themselves; ``unbroken``: also which messages are missing."""
 
 RUNS_KEPT = 1_000
-"""Runs kept per partition. Further runs are forgotten, so their places count as missing; a gap is never forgotten."""
+"""Ranges kept per partition. Further ones are forgotten, so their offsets count as missing; a gap is never forgotten.
+"""
 
 
 class Run(NamedTuple):
-    """Consecutive places that were all read; if the last is one below the first, reading continues at the first."""
+    """A range of consecutive offsets that were all read, both ends inclusive.
+
+    If *last* is one below *first*, nothing was read yet and reading continues at *first*.
+    """
 
     first: int
     last: int
 
 
 def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
-    """The same places in as few runs as possible, in ascending order."""
+    """Merge ranges that overlap or touch, in ascending order."""
     found: list[Run] = []
     for first, last in sorted(Run(*run) for run in runs):
         if found and first <= found[-1].last + 1:
@@ -41,26 +44,26 @@ def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
 
 
 def bounded(runs: Sequence[Run]) -> list[Run]:
-    """At most :data:`RUNS_KEPT` of the runs: the first and the last ones."""
+    """Keep at most :data:`RUNS_KEPT` of the ranges: the first and the last ones."""
     surplus = max(0, len(runs) - RUNS_KEPT)
     return [*runs[:1], *runs[1 + surplus :]]
 
 
 def gaps(runs: Sequence[Run]) -> list[Run]:
-    """The unread places between runs, in ascending order."""
+    """The ranges between the given ones, which were not read, in ascending order."""
     return [Run(one.last + 1, other.first - 1) for one, other in pairwise(runs)]
 
 
 READ_PLACES = Kind[list[Run]]("places", list[Run], lambda one, other: joined([*one, *other]))
-"""The places that were read for the first time, by partition."""
+"""The ranges that were read for the first time, by partition."""
 
 
 def fold(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, list[Run]]:
-    """All runs of the partitions that a batch read of."""
+    """Add the ranges of a batch to the known ones. Returns the partitions that changed."""
     return {name: bounded(joined([*known.get(name, ()), *runs])) for name, runs in found.items()}
 
 
 def begun_late(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, int]:
-    """The first place of partitions that come up next to known others, and not with their first message (G-143)."""
+    """Partitions that are new next to known ones but did not begin with offset 0, with their first offset (G-143)."""
     late = {name: runs[0].first for name, runs in sorted(found.items()) if runs and runs[0].first}
     return {name: first for name, first in late.items() if known and name not in known}

@@ -1,4 +1,4 @@
-"""Who sends the changes of a table: a database, or a task."""
+"""Records who sends the changes of a table: a database, or a Qlik task."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from open_mirroring.changes.manifest import Facts
 from open_mirroring.facts.kind import Kind, NewFacts
 
 Sender = tuple[str, str]
-"""A mirrored table as the mirror file names it, and who sends its changes."""
+"""A table as in the mirror file, and the name of the database or task that sends its changes."""
 
 SENDERS = Kind[bool]("senders", bool, bool.__or__)
-"""By the name of the sender."""
+"""True, by the name of the sender."""
 
 
 def note_senders(facts: NewFacts, senders: Iterable[Sender]) -> None:
-    """Add senders."""
+    """Add pairs of table and sender to *facts*."""
     for table, sender in senders:
         SENDERS.add(facts, True, table=table, name=sender)
 
 
 def senders_in(facts: Facts) -> set[Sender]:
-    """The senders in *facts*."""
+    """All pairs of table and sender in *facts*."""
     return {(table, sender) for table, senders in SENDERS.of(facts).items() for sender in senders}

@@ -1,4 +1,4 @@
-"""The highest position that each partition has shown: this decides which transactions are complete."""
+"""Records the highest position that each partition has shown; it decides which transactions are complete."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from open_mirroring.facts.kind import Kind
 
 
 def highest_of(one: dict[str, str], other: dict[str, str]) -> dict[str, str]:
-    """Of each name the higher position of both."""
+    """By name, the higher one of two positions."""
     return {name: max(one.get(name, ""), other.get(name, "")) for name in {**one, **other}}
 
 
 SHOWN = Kind[dict[str, str]]("shown", dict[str, str], highest_of)
-"""By partition, then by stream incarnation: the highest commit, as ``major``.
+"""The highest commit (``major`` of a position) by partition and stream.
 
-Where changes are counted (K-80) it is the highest beginning of a transaction, as ``major:minor``; empty without one."""
+If a format marks the first change of a transaction (K-80), it is ``major:minor`` of the highest such change; empty
+without one."""
 
 UNCOUNTED = Kind[str]("uncounted", str, min)
-"""The coordinates of a change that lacks its place in its transaction, in a format that has one (K-80)."""
+"""Where a change was found that lacks its number in its transaction, in a format that has one (K-80)."""

@@ -1,4 +1,7 @@
-"""Stream incarnations of a table: their order, which positions alone do not show."""
+"""Numbers the streams of a table, because positions alone do not show which stream is newer.
+
+A source begins a new stream when streaming is set up again, or with a new Qlik load.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch
 
 
 def fold(known: Mapping[str, int], found: Collection[str]) -> tuple[dict[str, int], list[str]]:
-    """The ordinals of a batch's new incarnations, and those for which only an operator can give one (G-01)."""
+    """Number the new streams of a batch.
+
+    Returns their ordinals, and those that only an operator can put in order (G-01). A table's first stream gets 0,
+        initial loads a number below all streams. Every further stream needs a decision.
+    """
     loads = {epoch: LOAD_ORDINAL for epoch in found if is_load_epoch(epoch) and epoch not in known}
     fresh = sorted(epoch for epoch in found if not is_load_epoch(epoch) and epoch not in known)
     if len(fresh) == 1 and all(map(is_load_epoch, known)):

@@ -1,4 +1,4 @@
-"""Changes that could not be read and hide something: which row they change, or even which table."""
+"""Records changes that could not be read, so that it is unknown which row, or even which table, they change."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from open_mirroring.codes import Trait, having
 from open_mirroring.facts.kind import Kind
 
 Stop = tuple[str, str]
-"""A code, and what was found."""
+"""The code of a stop, and what was found."""
 
 READING_STOPS = Kind[Stop]("stops", Stop, min)
-"""Of a table."""
+"""The stop of a table that reading found."""
 
 
 class KeylessReject(NamedTuple):
-    """A dead letter with a table and without a key, and the coordinates of its message."""
+    """A dead letter that names its table but no key, and where its message is."""
 
     code: str
     reason: str
@@ -24,12 +24,12 @@ class KeylessReject(NamedTuple):
 
     @property
     def healed_by_copy(self) -> bool:
-        """Whether another copy of its message can settle it."""
+        """Whether another copy of the message can settle it."""
         return self.code in having(Trait.HEALED_BY_COPY)
 
     @property
     def what(self) -> str:
-        """What to report of it."""
+        """The text of the stop that it causes."""
         lost = "changes that could not be read" if self.healed_by_copy else "a change without a readable key"
         return f"{lost}: {self.code}: {self.reason} at {self.origin}:{self.place}"
 
@@ -40,7 +40,7 @@ def _worse(one: KeylessReject, other: KeylessReject) -> KeylessReject:
 
 
 KEYLESS = Kind[KeylessReject]("keyless", KeylessReject, _worse)
-"""The dead letter of each table that needs most to be settled."""
+"""For each table the dead letter that is hardest to settle."""
 
 WITHOUT_TABLE = Kind[int]("without_table", int, int.__add__)
-"""How many dead letters have no table: any table may lack them."""
+"""The number of dead letters that name no table: any table may lack their changes."""

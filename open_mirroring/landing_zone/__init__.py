@@ -1,1 +1,1 @@
-"""The landing zone: names, files, columns, row markers, and the stores that hold it."""
+"""The landing zone: names of files and folders, columns, row markers, and the storage (a folder or OneLake)."""

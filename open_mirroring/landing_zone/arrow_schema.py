@@ -1,4 +1,4 @@
-"""The Arrow schema of a landing-zone file, apart from that of columns because importing Arrow is slow."""
+"""The Arrow schema of a landing zone file. A module of its own, because importing Arrow is slow."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SIMPLE: dict[str, pa.DataType] = {
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
-    """The Arrow type of a landing type. Raises ``TYPE_UNSUPPORTED`` for any other text."""
+    """The Arrow type for a type name such as ``int64``. Raises ``TYPE_UNSUPPORTED`` for an unknown one."""
     decimal = check_type(landing_type)
     return _SIMPLE[landing_type] if decimal is None else pa.decimal128(*decimal)
 
 
 def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
-    """The columns in the Parquet schema of one of our data files, without the marker. Raises ``TYPE_UNSUPPORTED``."""
+    """The columns of one of our data files, from its Arrow schema, without the marker. Raises ``TYPE_UNSUPPORTED``."""
     names = {arrow: name for name, arrow in _SIMPLE.items()}
     found = []
     for field in schema:
@@ -48,7 +48,7 @@ def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
 
 
 def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
-    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if requested.
+    """The Arrow schema of a data file: the columns in order, key columns not null, the row marker last if requested.
 
     Every other column is nullable, so that a later file may leave it out (F-84, F-86).
     """
@@ -57,5 +57,5 @@ def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker
 
 
 def landed_file_schema(columns: Iterable[LandingColumn], keys: Iterable[str], *, marker: bool) -> pa.Schema:
-    """Like :func:`file_schema`, with columns and keys under their names in files."""
+    """Like :func:`file_schema`, with columns and keys under their names at the target."""
     return file_schema(*landed(columns, keys), marker=marker)

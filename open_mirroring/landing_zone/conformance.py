@@ -1,6 +1,7 @@
-"""Checks before the first run that a store does what the publish protocol needs, below ``_scratchPad`` (F-05).
+"""Checks that a storage does what exactly-once publishing needs, with trial files below ``_scratchPad`` (F-05).
 
-OneLake does not document the conditions of a rename for every region (O-05): the check asks the real endpoint.
+OneLake does not document for every region that a rename keeps its conditions (O-05), so the real endpoint is tried
+before the first run.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _FOOTER = Footer("conformance", "conformance", 1, 1, 0, 1, "changes")
 
 
 class Deviation(NamedTuple):
-    """A difference between what the publish protocol expects of a store and what the store did."""
+    """What the publish protocol expects of a storage, and what was found instead."""
 
     expected: str
     found: str
 
 
 def deviations(store: LandingZoneStore) -> list[Deviation]:
-    """All differences between the store and what the protocol needs. The scratch files are removed."""
+    """Try all operations, and return every deviation from what the publish protocol needs. Trial files are removed."""
     folder = f"{SCRATCH_FOLDER}/conformance-{uuid4().hex}"
     probe = _Probe(store, folder)
     found: list[Deviation] = []

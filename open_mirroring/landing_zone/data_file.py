@@ -1,7 +1,7 @@
-"""Writes Parquet data files whose footer describes them, and checks each file before it is published.
+"""Writes Parquet data files with a footer that describes them, and checks each file before it is published.
 
-The footer names the mirror, the table, the publication, the log range of the file and the digest of its rows. The last
-file stays in the folder (F-35), so a lost ledger can be rebuilt from its footer.
+The footer contains the mirror, the table, the range of log batches and the digest of the rows. The service keeps the
+last file in the folder (F-35), so a lost ledger can be rebuilt from its footer.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from open_mirroring.landing_zone.digest import EMPTY, combine, digest_of
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression, RowMarker
 
 FOOTER_KEY = b"open_mirroring"
-"""The key of the Parquet metadata entry that holds our footer as one JSON object."""
+"""The key of the Parquet metadata entry that contains our footer as one JSON object."""
 
 ROW_GROUP_ROWS = 262_144
 ROW_GROUP_BYTES = 64 << 20
-"""Small tables are collected until either limit is reached, so wide rows need no more memory than narrow ones."""
+"""Rows are collected until either limit is reached, so wide rows need no more memory than narrow ones."""
 LARGEST_ROW_GROUP_ROWS = 1_048_576
-"""Larger tables are split."""
+"""A batch of rows larger than this is split."""
 
 # Columns with few values are dictionary-encoded. A small limit abandons the dictionary early where the values are many.
 _ENCODING: dict[str, Any] = {"dictionary_pagesize_limit": 32 << 10}
@@ -43,15 +43,14 @@ FileKind = Literal["changes", "load"]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The description of a data file in its own metadata.
+    """The description of a data file, stored in its own Parquet metadata.
 
-    *first_number* is the first number of the publication. The files of a publication are staged in parallel, before
-    each one has its own number. *batch_from* (exclusive) and *batch_to* (inclusive) bound its log batches. The
-    positions bound its changes; they are empty for a load and for a file without rows. *standing* is the state of the
-    table that a lost ledger would need (:class:`~open_mirroring.landing_zone.standing.Standing`); it is empty in a
-    load.
-
-    :func:`write_data_file` fills in *rows* and *digest*.
+    *generation* counts the resets of the table. *first_number* is the first file number of the publication: its files
+    are staged in parallel, before each has its own number. *batch_from* (exclusive) and *batch_to* (inclusive) are its
+    range of log batches, *first_position* and *last_position* that of its changes; both are empty for an initial load
+    and a file without rows. *standing* is the state of the table that a lost ledger would need, as JSON
+    (:class:`~open_mirroring.landing_zone.standing.Standing`); it is empty for an initial load. :func:`write_data_file`
+    fills in *rows* and *digest*.
     """
 
     mirror: str
@@ -69,7 +68,7 @@ class Footer:
 
 
 class WrittenFile(NamedTuple):
-    """A data file just written: its rows, its size in bytes, the digest of its rows."""
+    """A data file just written: number of rows, size in bytes, digest of the rows."""
 
     rows: int
     size: int
@@ -83,7 +82,7 @@ def write_data_file(
     footer: Footer,
     compression: Compression = DEFAULT_COMPRESSION,
 ) -> WrittenFile:
-    """Write one data file. Memory stays within about one row group when *tables* is an iterator.
+    """Write one data file. If *tables* is an iterator, only about one row group is in memory.
 
     The tables must have exactly the columns of *schema*, in its order and types, and no NULL where it forbids it.
     Without any table the file is valid and has no rows (F-41). An existing file is replaced, because *path* is local
@@ -119,7 +118,7 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> It
 
 
 def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
-    """Cast a table to the file's schema: same names, types and order; only nullability has to be proved.
+    """Give a table the schema of the file, after checking that names, types and order are equal and no key is NULL.
 
     Raises:
         TerminalError: ``FILE_UNFIT`` naming *path*, the file that these rows are for.
@@ -264,7 +263,7 @@ def _described(schema: pa.Schema) -> str:
 
 
 def invalid_file(path: Path, what: str) -> TerminalError:
-    """The error for a data file that cannot be published."""
+    """Build the error for a data file that must not be published."""
     return TerminalError(
         "FILE_UNFIT",
         f"the data file is not what it has to be: {what}",

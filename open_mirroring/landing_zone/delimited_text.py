@@ -1,8 +1,8 @@
 """Writes data files of delimited text (F-20, F-22, F-24, F-25).
 
-Only texts and bytes are quoted. The service recognizes NULL by the text of a field, quoted or not, so no value may
-equal it. Times are UTC without a zone; bytes are Base64, as no page documents them. Without a footer, the digest is of
-the bytes.
+Only strings and Base64 texts are quoted. The service recognizes NULL by the text of a field, quoted or not, so no value
+may equal that text. Timestamps are UTC without a zone; binary values are Base64, because the service documents no form
+for them. The digest is that of the file's bytes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _ROWS_AT_ONCE = 65_536
 
 
 def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> WrittenFile:
-    """Write one text file, header first, with the marker as the last column (F-25). An existing file is replaced.
+    """Write one text file: a header line, then the rows, with the row marker as last column (F-25).
 
-    Raises ``FILE_UNFIT`` for rows that do not match the schema, NaN, an infinity, or a value that equals the NULL text.
+    An existing file is replaced. Raises ``FILE_UNFIT`` for rows that do not match the schema, NaN, an infinity, or a
+    value that equals the text for NULL.
     """
     names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]
     with path.open("wb") as file:
@@ -47,7 +48,7 @@ def bytes_digest(path: Path) -> str:
 
 
 def reads_as_null(column: pa.Array, null: str) -> pa.Array:
-    """Mark the values of a column that the service would read as NULL, because they equal the NULL text."""
+    """A boolean array: which values the service would read as NULL, because they equal the text for NULL."""
     return pc.equal(_texts(column), null).fill_null(False)
 
 

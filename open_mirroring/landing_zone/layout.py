@@ -1,8 +1,8 @@
-"""The layout of a landing zone: names of folders and files, and the content of the small files.
+"""The layout of a landing zone: names of folders and files, and the content of the small JSON files.
 
-No other module knows it. Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format*
-and *Open mirroring best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16
-metadata, F-30 compressions, F-31 numbers, F-36 processed folders, F-50 to F-54 row markers.
+No other module builds such names. Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and
+format* and *Open mirroring best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10
+to F-16 metadata, F-30 compressions, F-31 numbers, F-36 processed folders, F-50 to F-54 row markers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MAX_NAME = 128
 
 
 def file_name(number: int, extension: str = PARQUET) -> str:
-    """``1`` → ``00000000000000000001.parquet`` (F-31)."""
+    """The name of a numbered data file: ``1`` → ``00000000000000000001.parquet`` (F-31)."""
     if not 1 <= number < 10**20:
         raise TerminalError("CONFIG_INVALID", f"{number} is not a file number", way_out="numbers run from 1")
     return f"{number:020d}.{extension}"
@@ -69,7 +69,7 @@ def file_number(name: str, extension: str = PARQUET) -> int | None:
 
 
 def processed_paths(folder: str, processed: str, name: str) -> tuple[str, str]:
-    """The paths of an applied file in the table's processed folder and in the zone's (F-36)."""
+    """The two paths where an applied file may be: in the processed folder of the table, or of the zone (F-36)."""
     return f"{folder}/{processed}/{name}", f"{processed}/{folder}/{name}"
 
 
@@ -80,7 +80,7 @@ def places_of(folder: str, name: str) -> list[str]:
 
 
 def folders_of(folder: str) -> list[str]:
-    """The folders with a table's files: its own, and those in the processed folders of the zone (F-36)."""
+    """The folders with files of a table: its own, and those in the zone's processed folders (F-36)."""
     return [folder, *(f"{processed}/{folder}" for processed in PROCESSED_FOLDERS)]
 
 
@@ -98,13 +98,17 @@ def table_folder(schema: str | None, table: str) -> str:
 
 
 def split_table_folder(folder: str) -> tuple[str | None, str]:
-    """Schema and table of a table's folder; the schema is None where the folder has none (F-03)."""
+    """Split a table's folder into schema and table; the schema is None if the folder has none (F-03)."""
     schema, _, table = folder.rpartition("/")
     return schema.removesuffix(".schema") or None, table
 
 
 def staging_folder(folder: str, generation: int) -> str:
-    """The staging folder of one generation, inside the table's folder, so that both are deleted together."""
+    """The folder for files that are not published yet.
+
+    It is inside the table's folder, so that a reset deletes both; each generation (a reset begins the next) has its
+    own.
+    """
     return f"{folder}/_stage-{generation}"
 
 
@@ -147,12 +151,12 @@ def _why_unsafe(name: str) -> str | None:
 
 
 def name_identity(name: str) -> str:
-    """The form under which names collide on a case-insensitive, normalizing store (F-02)."""
+    """Normalize a name, so that names that collide on a case-insensitive, normalizing storage are equal (F-02)."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
 def metadata_document(key_columns: Sequence[str], properties: Mapping[str, object] | None = None) -> bytes:
-    """The ``_metadata.json`` of a table (F-11, F-12). Without keys the table accepts inserts only.
+    """The ``_metadata.json`` of a table (F-11, F-12). Without key columns the table accepts inserts only.
 
     *properties* describe delimited text (F-20 to F-24); Parquet needs none (F-17). ``fileDetectionStrategy`` is written
     although it is the default (F-14), so that a reader sees it.
@@ -186,7 +190,7 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
 
 
 def describes(document: bytes, key_columns: Sequence[str], properties: Mapping[str, object] | None) -> bool:
-    """Whether a ``_metadata.json`` has these keys and the same properties of delimited text (F-13, F-23)."""
+    """Whether a ``_metadata.json`` has these key columns and these properties of delimited text (F-13, F-23)."""
     try:
         if key_columns_of(document) != tuple(key_columns):
             return False
@@ -205,12 +209,15 @@ def partner_events_document(
 
 
 def incarnation_document(incarnation: str, mirror: str = "") -> bytes:
-    """The ``_incarnation.json``: the id of one life of a table folder (I12), and the mirror that owns it (G-175)."""
+    """The marker file ``_incarnation.json``: the id of the folder (I12), and the mirror that owns it (G-175).
+
+    A re-created folder has no marker, or one with another id.
+    """
     return json.dumps({"incarnation": incarnation, **({"mirror": mirror} if mirror else {})}).encode()
 
 
 def incarnation_of(document: bytes) -> tuple[str | None, str]:
-    """The id in an ``_incarnation.json`` (None when we cannot read it) and the mirror it names, or an empty text."""
+    """Parse a marker file: the id (None if unreadable), and the mirror or an empty text."""
     try:
         found = json.loads(document)
         incarnation, mirror = found["incarnation"], found.get("mirror", "")

@@ -1,4 +1,4 @@
-"""Groups a listing of the zone by table, with the kind and stage of each object."""
+"""Groups the objects of a landing zone by table, and determines how far each has been published."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 
 
 class FileStage(Enum):
-    """How far an object has moved. Data files move in this order, never backwards."""
+    """How far a file has moved: staged, published, applied by the service. Data files never move backwards."""
 
     STAGING = "staging"
     FINAL = "final"
@@ -29,7 +29,7 @@ class FileStage(Enum):
 
 
 class ListedItem(NamedTuple):
-    """One object of a table. *name* is the last part of its path; for foreign objects, the path inside the folder."""
+    """One object of a table; *name* is its file name, for foreign objects the path inside the table's folder."""
 
     name: str
     stage: FileStage
@@ -44,7 +44,7 @@ class ListedItem(NamedTuple):
 
 
 def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
-    """The objects of tables by table folder and path, from one listing of the zone and its processed folders (F-36)."""
+    """The objects by table folder and path, from one listing of the zone with its processed folders (F-36)."""
     found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
     for info in store.list(""):
         first, _, rest = info.path.partition("/")
@@ -61,11 +61,11 @@ def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, di
 def split_listing(
     folder: str, objects: Iterable[ObjectInfo], generation: int, extension: str = PARQUET
 ) -> tuple[ListedItem, ...]:
-    """The items of the table at *folder*, from listings of that folder and of the processed folders.
+    """Classify the listed objects of the table at *folder*: staged, published, applied, or foreign.
 
-    Data files have the table's *extension*; any other numbered file is foreign. Processed folders are read inside the
-    table's folder and at the zone's root (F-36). Names with an underscore are left out, except staging of this
-    generation (F-05).
+    Data files have the table's *extension*; any other numbered file is foreign. Processed folders are searched inside
+    the table's folder and at the zone's root (F-36). Names with an underscore are left out, except staged files of this
+    *generation* (F-05).
     """
     staging = f"{staging_folder(folder, generation)}/"
     items = (_item(folder, staging, info, extension) for info in objects)

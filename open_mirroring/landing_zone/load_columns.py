@@ -1,4 +1,4 @@
-"""The columns of an initial load, as plain values for workers."""
+"""The columns of an initial load, as plain values that can be sent to workers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from open_mirroring.landing_zone.schema import LandingColumn
 
 
 class LoadColumn(NamedTuple):
-    """A column of the load: landing type, SQL type if known, and what differs at the target.
+    """A column of an initial load: its type at the target, and its SQL type if that is known.
 
-    *held* describes times whose SQL type is unknown: ``wall clock`` without a zone, ``zone`` in another one than UTC,
-    ``milliseconds`` for whole milliseconds.
+    *held* describes timestamps of unknown SQL type: ``wall clock`` have no zone, ``zone`` one other than UTC,
+    ``milliseconds`` are whole milliseconds. *renamed* is its name at the target if that differs, *salted* the check
+    value of the salt if it is hashed.
     """
 
     name: str
@@ -29,7 +30,7 @@ class LoadColumn(NamedTuple):
 
 
 def columns_of_both(one: Sequence[LoadColumn], other: Sequence[LoadColumn]) -> tuple[LoadColumn, ...] | None:
-    """The columns of two files of one export, in the order of the first; None if they differ."""
+    """Combine the columns of two files of one export, in the order of the first; None if names or types differ."""
     others = {column.name: column for column in other}
     if sorted(column[:3] for column in one) != sorted(column[:3] for column in other):
         return None

@@ -1,8 +1,9 @@
 """A landing zone in a local folder: for trials, for tests, and where another program uploads the files.
 
-Linux only: a rename must consume the source and refuse an existing target in one step. That is ``renameat2(2)`` with
-``RENAME_NOREPLACE``. Link and unlink would be wrong. A crash between the two leaves the sealed object next to its
-number; the mirror then moves the number away, and the next owner publishes the object a second time.
+Linux only: publishing needs a rename that removes the old name and refuses an existing target in one step. That is
+``renameat2(2)`` with ``RENAME_NOREPLACE``. Link and unlink would be wrong: after a crash between the two, the staged
+file is next to its published number. The service may move the number away, and the next run would publish the same file
+a second time.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class LocalStore:
             self._real_root = os.path.realpath(root)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object. The interface allows partial objects under its name; this store shows none."""
+        """Create an object. Readers never see it partially, although the interface would allow that."""
         target = self._local(path)
         with _store_errors(self.root, path):
             if os.path.lexists(target):
@@ -73,7 +74,6 @@ class LocalStore:
             return None
 
     def read(self, path: str) -> Content | None:
-        """The content of a small object with its ETag; None when there is none."""
         if self.stat(path) is None:
             return None
         with _store_errors(self.root, path):
@@ -86,11 +86,10 @@ class LocalStore:
 
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
-        """The object's own file, not a copy: read it, never write it, and expect it to be moved at any time."""
+        """The object's own file, not a copy: do not write to it, and expect that it is moved at any time."""
         yield Path(self._local(path)) if self.stat(path) is not None else None
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """The current state of an object; None when it does not exist."""
         local = self._local(path)
         with _store_errors(self.root, path):
             try:
@@ -102,7 +101,7 @@ class LocalStore:
             return None if stat.S_ISDIR(found.st_mode) else _info(path, found)
 
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
-        """Move *source* to *target* in one step.
+        """Move *source* to *target* in one step, if *source* has that ETag and *target* does not exist.
 
         The ETag is compared before that step, not in it. This is safe because a staging name is used once, so only we
         could replace the source in between.
@@ -119,7 +118,7 @@ class LocalStore:
             return RenameOutcome.DONE
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
-        """Every object below a folder, those of a folder before those of its subfolders.
+        """List every object below a folder, those of a folder before those of its subfolders.
 
         Files move from a folder into its subfolders, so a moving file may be listed twice but is never missed. Symbolic
         links are listed as objects and never followed.
@@ -127,7 +126,6 @@ class LocalStore:
         return self._walk(folder)
 
     def delete(self, path: str) -> None:
-        """Remove an object, if it exists."""
         local = self._local(path)
         with _store_errors(self.root, path):
             remove(local)
@@ -236,7 +234,10 @@ def _unsafe(path: str, reason: str) -> TerminalError:
 
 
 def write_new(local: str, content: bytes | Path) -> os.stat_result:
-    """Create a file that must not exist, durably, with the current time in nanoseconds, and return its status."""
+    """Create a file that must not exist, durably (fsync), and return its status.
+
+    Its modification time is set in nanoseconds; ``STORE_UNFIT`` if the filesystem does not keep that.
+    """
     descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with (
         open(descriptor, "wb") as out,
@@ -270,7 +271,7 @@ def rename_no_replace(source: str, target: str) -> bool:
 
 
 def make_folders(folder: str) -> None:
-    """Create a folder and its parents durably: a file is only as durable as the entry that leads to it."""
+    """Create a folder and its parents, durably: after a power cut a file is lost if its folder is."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
@@ -283,7 +284,7 @@ def make_folders(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Make the names in a folder durable; does nothing when the folder is gone."""
+    """Make the names in a folder durable (fsync); does nothing if the folder is gone."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

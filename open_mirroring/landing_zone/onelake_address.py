@@ -17,11 +17,11 @@ DEFAULT_PATH = "Files/LandingZone"
 
 @dataclass(frozen=True)
 class OneLakeZone:
-    """A landing zone in an item of a workspace, both by GUID or both by name.
+    """The address of a landing zone in OneLake: workspace and item (both by GUID or both by name), and the login.
 
-    It holds the login: workers get it inside a function, which stays in memory, never in the data of a job. Its text
-    shows no secret. *endpoint* is scheme and host of DFS, *fabric_endpoint* of the Fabric API; after *timeout_seconds*
-    without an answer the outcome of a call counts as unknown.
+    *endpoint* is the base URL of OneLake's DFS API, *fabric_endpoint* that of the Fabric API. After *timeout_seconds*
+    without an answer, the outcome of a call counts as unknown. Because of the login, workers get this object inside the
+    function they run, never in the data of a job; ``repr`` shows no secret.
     """
 
     workspace: str

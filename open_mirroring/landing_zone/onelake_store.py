@@ -1,8 +1,8 @@
 """A landing zone in OneLake, through the part of the ADLS Gen2 DFS endpoint that OneLake supports (O-03).
 
 It uses plain REST instead of the storage SDK for three reasons. The SDK retries appends, flushes and renames alike;
-here each call says whether a retry is safe. A call costs a seventh of the processor time. And every conditional answer
-is checked for ``x-ms-rejected-headers``, so a condition that OneLake ignored is noticed.
+here each call states whether a retry is safe. A call costs a seventh of the processor time. And every conditional
+answer is checked for ``x-ms-rejected-headers``, so a condition that OneLake ignored is noticed.
 
 Public source: Microsoft Learn, *Azure Data Lake Storage Gen2 REST API* with its error codes: Path Create, Update, Read,
 Delete, List, Get Properties; *OneLake parity and integration* (ignored headers).
@@ -38,7 +38,7 @@ _BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", 
 
 
 class OneLakeCalls:
-    """Calls below the folder of one landing zone. Paths are relative to it; ETags have no quotes."""
+    """REST calls on the folder of one landing zone. Paths are relative to it; ETags have no quotes."""
 
     def __init__(self, zone: OneLakeZone) -> None:
         service = HttpService(zone.endpoint, "OneLake", zone.timeout_seconds)
@@ -48,28 +48,28 @@ class OneLakeCalls:
         self._root = f"{zone.item}/{self.zone_path}"
 
     def send(self, request: Request) -> Answer:
-        """Send one call about an object of the zone; errors are those of :meth:`AuthorizedService.send`.
+        """Send one request about an object of the zone. Raises the errors of :meth:`AuthorizedService.send`.
 
         Raises:
-            TerminalError: also ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition of the call.
+            TerminalError: also ``FOREIGN_ITEM`` for an unsafe path; ``STORE_UNFIT`` when OneLake ignored a condition.
         """
         return self._send(request._replace(path=self.address(request.path)))
 
     def send_to_workspace(self, query: Mapping[str, str]) -> Answer:
-        """List the workspace with a query."""
+        """Send a listing request to the workspace, with these query parameters."""
         return self._send(Request("GET", f"/{quote(self._workspace, safe='')}", repeatable=True, query=query))
 
     def directory(self, folder: str) -> str:
-        """The name of a folder of the zone in a listing; empty for the zone itself."""
+        """The path of a folder as a listing request needs it, starting with the item; "" is the zone itself."""
         if folder:
             _check(folder)
         return f"{self._root}/{folder}".rstrip("/")
 
     def address(self, path: str) -> str:
-        """The encoded path of an object, starting with the workspace.
+        """The URL path of an object, starting with the workspace, percent-encoded.
 
         Raises:
-            TerminalError: ``FOREIGN_ITEM``.
+            TerminalError: ``FOREIGN_ITEM`` for an unsafe path.
         """
         _check(path)
         return "/" + quote(f"{self._workspace}/{self._root}/{path}")
@@ -97,7 +97,7 @@ class OneLakeCalls:
         )
 
     def expect(self, answer: Answer, status: int, path: str) -> None:
-        """Refuse any other status: an undocumented answer does not count as success.
+        """Refuse any status but this one: an undocumented answer does not count as success.
 
         Raises:
             TerminalError: ``STORE_UNFIT``.
@@ -136,22 +136,22 @@ def _check(path: str) -> None:
 
 
 def error_code(answer: Answer) -> str:
-    """The service's error code in a refusal, or an empty text."""
+    """The service's error code in an answer; empty if it has none."""
     return answer.headers.get("x-ms-error-code", "")
 
 
 def etag_of(answer: Answer) -> str:
-    """The ETag in an answer."""
+    """The ETag in an answer, without quotes."""
     return unquoted(answer.headers.get("ETag", ""))
 
 
 def unquoted(etag: str) -> str:
-    """An ETag without quotes, as this product stores it."""
+    """Remove the quotes of an ETag: the product stores it without."""
     return etag.removeprefix("W/").strip('"')
 
 
 def busy(path: str, answer: Answer) -> TransientError:
-    """The error for a call that was blocked by another call on the same object."""
+    """Build the error for a call that another call on the same object blocked."""
     return TransientError(
         "CHANGED_MEANWHILE",
         f"someone else is at this object: {described(answer)}",
@@ -179,7 +179,7 @@ class OneLakeStore:
         self._calls = OneLakeCalls(zone)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object that must not exist. Its ETag is the one after the flush."""
+        """Create an object that must not exist; None if it does. The returned ETag is the one after the flush."""
         query, headers = {"resource": "file"}, {"If-None-Match": "*"}
         answer = self._calls.send(Request("PUT", path, repeatable=False, query=query, headers=headers))
         if answer.status in (409, 412):
@@ -194,7 +194,6 @@ class OneLakeStore:
         return self._flush(path, size, created) if size else ObjectInfo(path, 0, created)
 
     def read(self, path: str) -> Content | None:
-        """The content of a small object with its ETag; None when there is none."""
         answer = self._calls.send(Request("GET", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
@@ -203,7 +202,7 @@ class OneLakeStore:
 
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
-        """A temporary copy of the object, deleted afterwards."""
+        """Download the object to a temporary file, which is deleted afterwards."""
         with tempfile.NamedTemporaryFile(prefix="open_mirroring-") as copy:
             local = Path(copy.name)
             yield local if self._download(path, local) else None
@@ -226,7 +225,6 @@ class OneLakeStore:
         return True
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """The current state of an object; None when it does not exist."""
         answer = self._calls.send(Request("HEAD", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
@@ -236,7 +234,10 @@ class OneLakeStore:
         return ObjectInfo(path, int(answer.headers.get("Content-Length", 0)), etag_of(answer))
 
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
-        """Move *source* to *target* in one step (O-04, O-05). Also refused when the target's folder is gone."""
+        """Move *source* to *target* in one step, if *source* has that ETag and *target* does not exist (O-04, O-05).
+
+        Also refused if the folder of *target* is gone.
+        """
         headers = {
             "x-ms-rename-source": self._calls.address(source),
             "x-ms-source-if-match": f'"{source_etag}"',
@@ -252,7 +253,7 @@ class OneLakeStore:
         return RenameOutcome.DONE
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
-        """Every object below a folder, page by page, each path once; nothing when the folder is missing."""
+        """List every object below a folder, each path once; nothing if the folder is missing."""
         directory = self._calls.directory(folder)
         query = {"resource": "filesystem", "recursive": "true", "directory": directory, "maxResults": str(_PAGE)}
         found: dict[str, ObjectInfo] = {}
@@ -268,7 +269,6 @@ class OneLakeStore:
             query["continuation"] = token
 
     def delete(self, path: str) -> None:
-        """Remove an object, if it exists."""
         answer = self._delete(path, {"recursive": "false"})
         if answer.status in (409, 412):
             raise busy(path, answer)

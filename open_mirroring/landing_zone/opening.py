@@ -1,4 +1,4 @@
-"""The address of a landing zone, as a value for workers, and the store that belongs to it."""
+"""The address of a landing zone, as a value that can be sent to workers, and opening its storage."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from open_mirroring.landing_zone.store import LandingZoneStore
 
 
 class LocalZone(NamedTuple):
-    """A landing zone in a local folder."""
+    """The address of a landing zone in a local folder."""
 
     path: Path
 
 
 ZoneAddress = LocalZone | OneLakeZone
-"""The address of a landing zone. It may hold secrets, so workers get it in the function they run, never in their data.
-"""
+"""The address of a landing zone.
+
+It may contain secrets, so workers get it in the function they run, never in the data of a job."""
 
 
 def open_store(address: ZoneAddress) -> LandingZoneStore:
-    """The store of a landing zone; its folder is created with the first object.
+    """Open the storage of a landing zone. For OneLake, there is one object per process and zone.
 
-    A process has one store per zone in OneLake: connections, tokens and the retry budget are shared.
+    So all callers share connections, tokens and the retry budget.
     """
     return _onelake_store(address) if isinstance(address, OneLakeZone) else LocalStore(address.path)
 

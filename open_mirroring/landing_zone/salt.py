@@ -1,7 +1,7 @@
-"""The salt of hashed columns (G-121).
+"""The secret salt of hashed columns (G-121).
 
-It is never stored. Ledger and footers have a check value, computed slowly from it: it distinguishes salts without
-revealing them.
+It is never stored. Ledger and footers contain a check value of it, which shows if the salt was changed, and is so slow
+to compute that guessing the salt is expensive.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _ROUNDS = 200_000
 
 @dataclass(frozen=True)
 class Salt:
-    """The prefix of each text that is hashed. Its own text does not show it."""
+    """A secret that is put before each text to be hashed; ``repr`` hides it."""
 
     secret: str = field(repr=False)
 
     @cached_property
     def check(self) -> str:
-        """A value that distinguishes this salt from others. It is slow to compute, so guessing salts is expensive."""
+        """The check value: equal for equal salts, and slow to compute, so that guessing salts is expensive."""
         return hashlib.pbkdf2_hmac("sha256", self.secret.encode(), b"open_mirroring salt check", _ROUNDS)[:16].hex()
 
     def hash(self, text: str) -> str:

@@ -1,7 +1,7 @@
-"""The columns of a landing-zone file: which types exist, and which changes need no reload.
+"""The columns of landing zone files: which types they can have, and which changes of a table need no reload.
 
-Only types that the target documents are written (F-80 to F-82). A nullable column may be added to a table; any other
-change needs a reload (F-83 to F-90).
+A *landing type* is the type of a column in these files, such as ``int64``. Only types that the target documents are
+written (F-80 to F-82). A nullable column may be added to a table; any other change needs a reload (F-83 to F-90).
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ EXTRA_TYPES = {
     "deleted_at": "timestamp",
     "source_table": "string",
 }
-"""The properties of a change that extra columns can contain (G-118), each with its landing type."""
+"""The properties of a change that `extra_columns` can contain (G-118), each with its landing type."""
 _EXTRA = f"{ROW_MARKER}:"
 """The prefix of extra columns' internal names. The target reserves it, so no source column has it."""
 
 
 class LandingColumn(NamedTuple):
-    """A column of a mirrored table, by its name at the source, which is used everywhere except in files of the zone.
+    """A column of a mirrored table: its name at the source and its landing type.
 
-    *renamed* is its name in files, if different (G-120); *salted* the check value of the salt, if it is hashed (G-121).
+    *renamed* is its name at the target, if different (G-120); only files have that name. *salted* is the check value of
+    the salt, if the column is hashed (G-121).
     """
 
     name: str
@@ -44,7 +45,7 @@ class LandingColumn(NamedTuple):
 
     @property
     def landed_name(self) -> str:
-        """Its name in files and at the target."""
+        """Its name in files, and so at the target."""
         return self.renamed or self.name
 
     @property
@@ -57,12 +58,15 @@ _columns_of = msgspec.json.Decoder(tuple[LandingColumn, ...]).decode
 
 
 def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]:
-    """The extra columns, from pairs of a property of the change and a name at the target (G-118)."""
+    """Build the columns for `extra_columns`, from pairs of a property of the change and a column name (G-118)."""
     return tuple(LandingColumn(_EXTRA + tells, EXTRA_TYPES[tells], name) for tells, name in names)
 
 
 def refuse_reserved(name: str) -> None:
-    """Refuse (``COLUMN_NAME_INVALID``) a source column whose name the target or a reader of its files would misread."""
+    """Refuse the name of a source column that the target reserves, or that contains a NUL.
+
+    Parquet readers would cut the name there. Raises ``COLUMN_NAME_INVALID``.
+    """
     what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
         raise TerminalError("COLUMN_NAME_INVALID", what, way_out=f"the target reserves this name: {way_out}")
@@ -72,9 +76,10 @@ def refuse_reserved(name: str) -> None:
 
 
 def check_type(landing_type: str) -> tuple[int, int] | None:
-    """Digits and scale of a decimal; None for any other landing type. Raises ``TYPE_UNSUPPORTED`` for any other text.
+    """Check a landing type. Returns digits and scale of a decimal, None for any other type.
 
-    They are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with p ≤ 38.
+    Valid are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with p ≤ 38;
+    raises ``TYPE_UNSUPPORTED`` otherwise.
     """
     if landing_type in _SIMPLE:
         return None
@@ -92,7 +97,7 @@ _DIGITS = {"int16": 5, "int32": 10, "int64": 19}
 
 
 def wider(one: str, other: str) -> str | None:
-    """The narrowest landing type that holds all values of two types exactly; None if there is none."""
+    """The narrowest landing type that can represent all values of two types exactly; None if there is none."""
     if one == other:
         return one
     pair = {one, other}
@@ -113,7 +118,7 @@ def wider(one: str, other: str) -> str | None:
 
 
 def is_exact_number(kind: str) -> bool:
-    """Whether a landing type is an integer or a decimal. Widening to one of these keeps values equal."""
+    """Whether a landing type is an integer or a decimal, so that widening a type to it keeps values equal."""
     return _exact_digits(kind) is not None
 
 
@@ -125,25 +130,25 @@ def _exact_digits(kind: str) -> tuple[int, int] | None:
 
 
 def landed(columns: Iterable[LandingColumn], keys: Iterable[str]) -> tuple[tuple[LandingColumn, ...], tuple[str, ...]]:
-    """Columns and keys under their names in files. Names of the source are used only up to here (G-120)."""
+    """Replace the source's names by those at the target, in columns and keys (G-120)."""
     columns = tuple(columns)
     names = {column.name: column.landed_name for column in columns}
     return tuple(LandingColumn(c.landed_name, c.type) for c in columns), tuple(names.get(key, key) for key in keys)
 
 
 class TableSchema(NamedTuple):
-    """All columns of a table that were ever seen, in the order in which they appeared."""
+    """All columns that a table ever had, in the order in which they appeared."""
 
     columns: tuple[LandingColumn, ...]
 
     @property
     def stored(self) -> list[tuple[str | None, ...]]:
-        """The columns as the ledger stores them. A new name or a salt is included only where a column has one."""
+        """The columns as lists for the ledger; a new name or a salt is included only if a column has one."""
         return [column if column.salted else column[: 3 if column.renamed else 2] for column in self.columns]
 
     @property
     def renamed(self) -> dict[str, str]:
-        """Names at the target by names at the source, where they differ; extra columns included."""
+        """The names at the target by names at the source, if they differ; includes extra columns."""
         return {column.name: column.renamed for column in self.columns if column.renamed}
 
     @property
@@ -152,19 +157,17 @@ class TableSchema(NamedTuple):
         return {column.name: column.salted for column in self.columns if column.salted}
 
     def to_json(self) -> str:
-        """The columns as the ledger's text."""
         return json.dumps(self.stored, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> TableSchema:
-        """Read back what :meth:`to_json` wrote."""
         return cls(_columns_of(text))
 
     def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
-        """The union with the columns of new rows. Of two types of a column, the one that holds both.
+        """Add the columns of new rows; a column with a new type gets the type that can represent both.
 
-        Raises ``SCHEMA_CHANGED`` when no type holds both (F-87); ``COLUMN_NAME_INVALID`` for a name that the target
-        cannot hold next to the others.
+        Raises ``SCHEMA_CHANGED`` if there is no such type (F-87), and ``COLUMN_NAME_INVALID`` for a name that the
+            target does not allow next to the others.
         """
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}

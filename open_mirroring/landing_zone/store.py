@@ -1,4 +1,4 @@
-"""The interface of a store that holds a landing zone: few methods, as folder and OneLake must fail in the same ways.
+"""The interface to the storage of a landing zone. It has few methods, because folder and OneLake must fail alike.
 
 Paths are relative to the zone's root; only :mod:`open_mirroring.landing_zone.layout` builds them. Every method may
 raise TransientError when its outcome is unknown: it may have happened, may happen later, or never (O-08). The caller
@@ -44,7 +44,7 @@ class RenameOutcome(Enum):
 
 
 class LandingZoneStore(Protocol):
-    """Storage of one landing zone."""
+    """The storage of one landing zone."""
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
         """Create an object from bytes or a local file, with its parent folders; None when the name is taken.
@@ -88,9 +88,9 @@ class LandingZoneStore(Protocol):
 
 
 def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
-    """Create a file atomically, through a staging name that is used once. False when the name is taken.
+    """Create a file atomically, through a *staged* name that is used once. False if the name is taken.
 
-    After a crash only the staging name may remain. Raises ``CHANGED_MEANWHILE`` when that is not new.
+    After a crash only the staged file may remain. Raises ``CHANGED_MEANWHILE`` if the staged name exists already.
     """
     info = store.create(staged, content)
     if info is None:
@@ -102,9 +102,10 @@ def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: 
 
 
 class FoundMarker(NamedTuple):
-    """The object under the marker's name. *incarnation* is None and *etag* empty when there is none.
+    """The marker file of a table's folder. Without one, *incarnation* is None and *etag* is empty.
 
-    An object without an id of ours has an ETag and no incarnation. *mirror* is empty where none is named.
+    *incarnation* is also None if the file contains no id of ours. *mirror* is the mirror that owns the folder; empty if
+    unknown.
     """
 
     incarnation: str | None
@@ -113,7 +114,10 @@ class FoundMarker(NamedTuple):
 
 
 def read_marker(store: LandingZoneStore, folder: str) -> FoundMarker:
-    """Read the marker of a table's folder: the id, and the ETag of the object that holds it."""
+    """Read the marker file of a table's folder: its id, its owner, and its ETag.
+
+    Another id or ETag than the ledger's shows that the folder was re-created or copied.
+    """
     found = store.read(f"{folder}/{layout.INCARNATION_FILE}")
     if found is None:
         return FoundMarker(None, "")

@@ -1,4 +1,4 @@
-"""The format of a table's delimited text files, and its description in the table's metadata (F-20 to F-25).
+"""The format of a table's delimited text files, and its description in ``_metadata.json`` (F-20 to F-25).
 
 Where a choice could only lose data it is fixed: UTF-8, a header line, double quotes that are doubled inside quoted
 text. Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.
@@ -22,7 +22,7 @@ DATA_TYPES = {
     "date": "IDate",
     "timestamp": "DateTime",
 }
-"""Landing types that text can hold, with the target's names for them (F-24); decimals have none."""
+"""The types that text files can have, with the target's names for them (F-24); decimals have none."""
 
 QUOTE = '"'
 NULL_TEXT = "__null__"
@@ -30,10 +30,10 @@ NULL_TEXT = "__null__"
 
 
 class TextFormat(NamedTuple):
-    """The format of a table's text files; it is fixed for the life of the folder (F-23, F-90).
+    """The format of a table's text files; it cannot change as long as the table exists (F-23, F-90).
 
-    *extension* has no dot. *null* is the text of NULL, which no value may equal. *columns* are all columns in order,
-    each with its landing type.
+    *extension* has no dot. *null* is the text for NULL, which no value may equal. *columns* are all columns in order,
+    each with its type.
     """
 
     extension: str
@@ -43,17 +43,16 @@ class TextFormat(NamedTuple):
     columns: tuple[tuple[str, str], ...]
 
     def to_json(self) -> str:
-        """The ledger's text, equal for equal formats."""
+        """The format as JSON for the ledger; equal formats give equal texts."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> TextFormat:
-        """Read back what :meth:`to_json` wrote."""
         document = json.loads(text)
         return cls(**{**document, "columns": tuple((name, kind) for name, kind in document["columns"])})
 
     def properties(self, keys: Sequence[str]) -> dict[str, Any]:
-        """The properties in ``_metadata.json`` besides the keys (F-20 to F-24). The marker is not a column there."""
+        """The properties in ``_metadata.json`` in addition to the keys (F-20 to F-24), without the row marker."""
         return {
             "SchemaDefinition": {
                 "Columns": [

@@ -1,6 +1,7 @@
-"""The ledger: the durable memory of a mirror, in SQL. It is SQLite by default, PostgreSQL by URL.
+"""The ledger: the SQL database that records the state of a mirror and decides what is done next.
 
-Every write of a protocol compares and raises a row version, so a writer that comes late changes nothing.
+It is SQLite, or PostgreSQL by URL. Every row has a version that each write compares and raises. So a process that works
+with an outdated row changes nothing.
 """
 
 from open_mirroring.ledger.opening import close_ledgers, open_ledger

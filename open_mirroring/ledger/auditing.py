@@ -1,4 +1,4 @@
-"""The audit of the ledger: what was decided or found, by whom, when and why."""
+"""The audit trail in the ledger: what was decided or found, by whom, when and why."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from open_mirroring.ledger import tables as t
 
 
 class Reason(NamedTuple):
-    """Who decided, and why; both are written into the audit."""
+    """Who decided something, and why; for the audit trail."""
 
     who: str
     why: str
 
     def to_json(self) -> str:
-        """The text in which a row keeps it."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str | None) -> Reason | None:
-        """What :meth:`to_json` wrote; None where nobody decided."""
+        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
         return None if text is None else cls(**json.loads(text))
 
 
 def audit(db: Connection, mirror: str, source: str | None, event: str, detail: Mapping[str, Any]) -> None:
-    """Write one entry inside a running transaction. *source* is None for the mirror as a whole."""
+    """Write an audit entry, inside a running transaction; *source* is None if it concerns the entire mirror."""
     db.execute(
         t.audit.insert().values(
             at=datetime.now(UTC),

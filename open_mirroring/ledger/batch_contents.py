@@ -1,4 +1,8 @@
-"""Writes what a completed batch leaves in the ledger: its contents by table, open fragments, structures, stops."""
+"""Records in the ledger what a completed batch of the change log contains.
+
+These are its contents by table, split messages that are still incomplete, announced structures, dead letters, and the
+stops of tables that follow from them.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ from open_mirroring.protocols.table_stops import (
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
-    """Record what batch *number* holds, inside the transaction that completes it."""
+    """Record the manifest of batch *number*, inside the transaction that completes the batch."""
     _record_files(db, mirror, number, manifest)
     for name in manifest.given_back:
         db.execute(t.bound_range.delete().where(t.bound_range.c.mirror == mirror, t.bound_range.c.name == name))
@@ -137,7 +141,7 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
         if load is not None and number < load.first_batch:
             _record_epochs(db, table_id, epochs.get(source, set()))
             continue
-        # Late rows of an earlier generation's load say nothing of this generation's columns.
+        # Late rows of an earlier generation's load do not show this generation's columns.
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
             lists = COLUMN_LISTS.of_table(manifest.facts, source)
             lists = lists if load is None else load.lists_behind(lists)
@@ -148,7 +152,7 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
         if (shortest := SHORTEST_VALUES.of_table(manifest.facts, source)) and plan is not None:
             t.change_tables(db, c.id == table_id, load_plan=LoadPlan.from_json(plan).having(shortest).to_json())
         if source in epochs:
-            # What a row lacked, or which row left its key, may be told by this batch (G-107).
+            # This batch may contain what a row lacked, or show which row left its key (G-107).
             _resume(db, table_id, ROW_INCOMPLETE)
             _resume(db, table_id, SWAP_POSSIBLE)
         if source in manifest.loads_whole:
@@ -181,7 +185,7 @@ def _record_starts(
     found: Mapping[str, LoadPlaces],
     read_to_end: Mapping[str, int],
 ) -> None:
-    """Record where changes begin; stop a table of which a row of a full load came behind that place (K-18)."""
+    """Record where changes begin; stop a table if a row of a full load came after that place (K-18)."""
     if not found:
         return
     known = STARTS.of(db, table_id)
@@ -192,7 +196,7 @@ def _record_starts(
 
 
 def _resume(db: Connection, table_id: str, code: str) -> None:
-    """Lift a stop whose reason is gone with what this batch brought; publishing decides again."""
+    """Lift a stop whose cause this batch may have removed; the next publication checks it again."""
     c = t.mirrored_table.c
     mine = (c.id == table_id) & (c.stop_code == code)
     for row in db.execute(sa.select(c.id, c.mirror, c.source, c.intent).where(mine)).all():
@@ -200,9 +204,10 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
-    """Stop a table inside a running transaction.
+    """Stop publishing a table, inside a running transaction.
 
-    The first reason stays, unless its cause was mended. A stop that only a reset ends replaces a lesser one.
+    A table that is stopped already keeps its first reason, unless that cause is fixed. A stop that only a reset ends
+    replaces one that does not need a reset.
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)

@@ -1,4 +1,4 @@
-"""Keeps the columns of a table: the lists of columns that its rows have, and notes on single columns."""
+"""Stores in the ledger the column lists that rows of a table had, and notes on single columns."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, Documents
 
 
 def list_digest(cols: str) -> str:
-    """The digest by which the ledger knows a column list."""
+    """The hash by which the ledger identifies a column list."""
     return hashlib.sha256(cols.encode()).hexdigest()
 
 
 def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *, of_reading: bool) -> bool:
-    """Record the column lists that a batch brought of a table; whether a row proved a known list complete."""
+    """Add the column lists of a batch to those of a table. Returns whether a row proved a known list complete."""
     if not lists:
         return False
     known = {one.cols: one for one in COLUMN_LISTS.of(db, table_id).values()}
@@ -38,7 +38,7 @@ def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *
 
 
 def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
-    """Note by table id the `types` with which columns are published, or with which they were compared (G-129)."""
+    """Store, by table id, the setting `types` with which columns were published or compared last (G-129)."""
     c = t.mirrored_table.c
     with ledger.begin() as db:
         for table_id, said in types.items():
@@ -46,16 +46,17 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
-    """Keep only the column lists of changes that are published after a load; the load replaced all others.
+    """Forget column lists that only changes before an initial load had, because the load replaced their rows.
 
-    Such changes are in batches above *after_batch*, at ``stream_from`` or later. If a batch has changes before and
-    after ``stream_from``, a list too many may be kept, but none that the table needs is dropped.
+    Changes published after the load are in batches above *after_batch*, at position ``stream_from`` or later. If a
+    batch has changes on both sides of ``stream_from``, a list too many may be kept, but none that the table needs is
+    dropped.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     above = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > after_batch)
     found = db.execute(sa.select(b.batch, b.epoch, b.max_pos).where(above)).tuples()
     begin = (row.stream_epoch, row.stream_from or "") if row.stream_from is not None else (0, "")
-    # A stream that nobody accepted yet stops the table by itself; its lists are kept.
+    # A stream that no one has accepted yet stops the table by itself; its lists are kept.
     live = {batch for batch, epoch, highest in found if (ordinals.get(epoch, row.stream_epoch + 1), highest) >= begin}
     # Rows that were read before a column was taken, and that are published over the load, lack it still (G-141).
     forget_taken(db, row.id, min(live, default=sys.maxsize))
@@ -78,7 +79,7 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
 def _above(
     seen: Mapping[str, PlacesSeen], ordinals: Mapping[str, int], begin: tuple[int, str], unknown: int
 ) -> dict[str, PlacesSeen]:
-    """The places from *begin* on. What lies on both sides of it is known by its end alone."""
+    """The places from *begin* on. If a range contains *begin*, only its end is known."""
     found: dict[str, PlacesSeen] = {}
     for epoch, places in seen.items():
         at = ordinals.get(epoch, unknown)
@@ -92,7 +93,7 @@ def _above(
 
 
 def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
-    """By source table the columns that the target or any change has, for tables of which a whole row came."""
+    """By source table, the columns of the target and of all changes; only tables of which a complete row was read."""
     m = t.mirrored_table.c
     query = sa.select(m.id, m.source, m.columns).where(m.mirror == mirror, m.source.in_(sources))
     tables = t.rows(ledger, query) if sources else ()
@@ -111,7 +112,10 @@ _NOTES = Documents[ColumnNote]("column note", ColumnNote)
 
 
 def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
-    """By table id its notes of these kinds that count in the given generation, in the order of batches and places."""
+    """The notes of these kinds by table id, sorted by batch and place.
+
+    *generations* has the present generation of each table: notes of earlier ones, from before a reset, are left out.
+    """
     found: dict[str, list[ColumnNote]] = {}
     for table, notes in _NOTES.of_each(db, generations).items():
         chosen = (one for one in notes.values() if one.generation in (0, generations[table]) and one.kind in kinds)
@@ -121,17 +125,17 @@ def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKin
 
 
 def put_notes(db: Connection, table_id: str, notes: Iterable[ColumnNote]) -> None:
-    """Write notes of a table, in place of those of the same generation, kind and column."""
+    """Store notes of a table; each replaces the one of the same generation, kind and column."""
     _NOTES.put(db, table_id, {_name(one): one for one in notes})
 
 
 def note_decision(db: Connection, table_id: str, said: Word) -> None:
-    """Keep what became of a column, for changes up to a place; a later word on these replaces an earlier one."""
+    """Store an operator's decision on a column, for changes up to a place; it replaces one for the same place."""
     put_notes(db, table_id, [_note(0, NoteKind.DECIDED, said.column, said.up_to)._replace(now=said.now)])
 
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
-    """Note how a generation reads columns of earlier rows, before its first files; replaces what was noted before."""
+    """Store how columns of earlier rows are read in this generation, in place of earlier such notes."""
     notes = [
         _note(generation, NoteKind.FORMER, one.column, one.up_to, step)._replace(now=one.now)
         for step, one in enumerate(columns)
@@ -141,7 +145,7 @@ def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequenc
 
 
 def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
-    """Note the columns that are gone, each with the first place without it; others of the table are not gone."""
+    """Store which columns are gone, each with the first place without it; all others count as present."""
     notes = [_note(generation, NoteKind.GONE, column, place, batch) for column, place in since.items()]
     with ledger.begin() as db:
         _replace(db, table_id, generation, NoteKind.GONE, notes)
@@ -150,7 +154,10 @@ def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str
 def note_columns(
     ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int, *, again: bool = False
 ) -> None:
-    """Note columns by the position since which they are there; a known one stays as it is, but for *again*."""
+    """Store that columns are new or changed since a place, so that earlier rows are unverified.
+
+    A column that is noted already keeps its place; with *again* it becomes unverified again.
+    """
     if not since:
         return
     with ledger.begin() as db:
@@ -162,16 +169,17 @@ def note_columns(
 
 
 def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: Sequence[str], batch: int) -> None:
-    """Note of the tables of a ledger's *rows* what rows up to a batch may lack: columns, patterns, or why (G-141).
+    """Store which columns or patterns rows may lack in the batches up to *batch*, or why any column may (G-141).
 
-    What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
+    An existing note is extended to *batch*: a proof or load that covers fewer batches does not end it. *rows* are
+    ledger rows of tables.
     """
     noted = {row.id: [_note(row.generation, kind, name, "", batch) for name in columns] for row in rows}
     _NOTES.put_each(db, {table: {_name(one): one for one in notes} for table, notes in noted.items()})
 
 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
-    """Replace the unverified notes of contradictions in a table's log; None: there are none (G-190)."""
+    """Store why changes in a table's log contradict each other (None: they do not), for unverified rows (G-190)."""
     kind = NoteKind.CONTRADICTED
     with ledger.begin() as db:
         kept = [one for one in _of(db, table_id, generation, kind) if one.verified]
@@ -180,34 +188,37 @@ def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str |
 
 
 def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
-    """The batch up to which contradictions were noted and verified since; 0: none were."""
+    """The newest batch of contradictions that a proof has verified since; 0 if there are none."""
     with ledger.connect() as db:
         noted = _of(db, table_id, generation, NoteKind.CONTRADICTED)
     return max((one.batch for one in noted if one.verified), default=0)
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Carry the notes on what rows of the log may lack into the next generation; those on a load stay behind."""
+    """Copy the notes on rows of the log that may lack changes to the next generation, as a reset begins it.
+
+    Notes that concern only the initial load are not copied.
+    """
     kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
     noted = _of(db, table_id, generation, *kinds)
     put_notes(db, table_id, [one._replace(generation=generation + 1) for one in noted])
 
 
 def forget_taken(db: Connection, table_id: str, below: int) -> None:
-    """Drop the notes on what rows of batches *below* one may lack: a load replaces all of these rows (G-141)."""
+    """Delete notes on rows of batches *below* one that may lack columns: a load replaces all these rows (G-141)."""
     kinds = (NoteKind.TAKEN, *OF_ROWS)
     noted = _NOTES.of(db, table_id)
     _NOTES.drop(db, table_id, [name for name, one in noted.items() if one.kind in kinds and one.batch < below])
 
 
 def verify_columns(ledger: Engine, table_id: str, notes: Iterable[ColumnNote]) -> int:
-    """Mark notes that were read before a comparison as verified; how many still say the same."""
+    """Mark notes as verified if they have not changed since they were read. Returns how many."""
     with ledger.begin() as db:
         return sum(_NOTES.swap(db, table_id, _name(one), one, one._replace(verified=True)) for one in notes)
 
 
 def column_texts(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
-    """By table id what is noted of its columns in its present generation, for people: gone, or not verified."""
+    """The notes on columns by table id, as sentences: which are gone, and which are unverified."""
     with ledger.connect() as db:
         noted = column_notes(db, generations, NoteKind.GONE, *UNVERIFIED)
     return {table: found for table, notes in noted.items() if (found := texts(notes))}

@@ -1,7 +1,8 @@
-"""Decisions of operators: to clear a stop whose cause is corrected, to accept a stream or a change of structure.
+"""Decisions of operators: clear a stop whose cause is fixed, accept a stream, a table or a change of structure.
 
-Each is one transaction: it changes the stop, raises the row's version, and writes who decided, what and why into the
-audit. Asked again by its request, it reports what it cleared then (G-30). Refused ones raise ``COMMAND_REFUSED``.
+Each decision is one transaction: it changes the stop, raises the row's version, and writes who decided, what and why
+into the audit trail. A request id that was used before returns the first outcome (G-30). Impossible decisions raise
+``COMMAND_REFUSED``.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _NOT_BY_RESUME = {name for name in of_kind(Kind.STOP) if CODES[name].lift in (Li
 """Stops that another decision, or the next run, lifts."""
 _LONGEST_SUBJECT = 300
 EXPLAINED_BY_A_WORD = having(Trait.EXPLAINED)
-"""Stops that may be over once it is known what became of a column."""
+"""Stops that may end once it is known whether a column was dropped or renamed."""
 
 
 class OpenStop(NamedTuple):
-    """A stop that waits for a decision. *source* is None for the mirror's extraction, whose stop has no *since*."""
+    """A stop that waits for a decision; without *source* and *since* if reading of the entire mirror is stopped."""
 
     source: str | None
     code: str
@@ -60,18 +61,18 @@ class OpenStop(NamedTuple):
     since: datetime | None
 
     def document(self) -> dict[str, Any]:
-        """As a request's outcome keeps it."""
+        """The stop as JSON values, for the outcome of a request."""
         return {**self._asdict(), "since": None if self.since is None else self.since.isoformat()}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> OpenStop:
-        """The stop that :meth:`document` describes."""
+        """Parse the result of :meth:`document`."""
         since = document["since"]
         return cls(**{**document, "since": None if since is None else datetime.fromisoformat(since)})
 
 
 def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
-    """Every stop in the ledger: the mirror's own first, then its tables' by name."""
+    """All stops of a mirror in the ledger: that of its reading first, then those of tables, sorted by name."""
     c, m = t.mirrored_table.c, t.mirror.c
     of_tables = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(c.mirror == mirror)
     of_mirror = sa.select(m.stop_code, m.stop_what).where(m.name == mirror, m.stop_code.is_not(None))
@@ -82,7 +83,11 @@ def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
 
 
 def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a table, or forget what the target counted before, if that stops it; what was cleared."""
+    """Clear the stop of a table, and return it.
+
+    If the table is stopped because the target's row count fell (``TARGET_RESTARTED``), the former count is forgotten
+    instead.
+    """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None and (counted := accept_count(db, row.id)):
@@ -101,7 +106,7 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Let a table be published that joined by a pattern which asks (G-71); returns the stop that ended with it."""
+    """Accept a new table of a pattern with `new_tables: ask`, so that it is published (G-71). Returns its old stop."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
@@ -117,7 +122,7 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Say that the newest full load of the source counts (G-125); returns the stop, which the next run ends."""
+    """Accept the newest full load of a table's Qlik task (G-125). Returns the stop, which the next run ends."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
@@ -134,9 +139,10 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
 def accept_epoch(
     ledger: Engine, mirror: str, source: str, epoch: str, reason: Reason, *, request: str = ""
 ) -> tuple[int, OpenStop | None, tuple[str, ...]]:
-    """Give the next ordinal to a stream incarnation of a table: all its positions are above the earlier ones' (G-01).
+    """Accept a stream of a table as its newest: all its positions are above those of earlier streams (G-01).
 
-    Returns it, the stop that ended with it if no other incarnation is unknown, and those that are.
+    Returns a tuple: the stream's number, the stop that ended (None as long as other streams are unknown), and these
+        other streams.
     """
     epoch = epoch.strip().lower()
 
@@ -171,10 +177,11 @@ def accept_schema(
     renamed_to: str | None = None,
     request: str = "",
 ) -> OpenStop | None:
-    """Record that columns were dropped at the source, or that one was renamed; returns the stop that ended with it.
+    """Record that columns were dropped at the source, or that one was renamed. Returns the stop that ended, or None.
 
-    It holds for what was logged until now (G-60). A table with a renamed column stays stopped until it is loaded again:
-    unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` where the newest changes carry one.
+    It applies to all changes logged until now (G-60). After a rename the table stays stopped until it is loaded again,
+    because unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` if the newest changes still
+    contain a column.
     """
     named = ", ".join(columns)
 
@@ -196,10 +203,10 @@ def accept_schema(
 
 
 def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]) -> dict[str, str]:
-    """Accept what the source's own history of DDL says of columns that are gone (T-84); what it says, by column.
+    """Accept what the source's DDL history shows about missing columns (T-84). Returns by column what happened to it.
 
-    A renamed column stops the table where it is published (G-61). Left as they are: columns that were decided, and
-    those whose last row is of another load than *load* (T-31).
+    A table with a renamed column stops when it is published (G-61). Skipped are columns with a decision, and those
+    whose last row is not of the Qlik load *load* (T-31).
     """
     found: dict[str, str] = {}
 
@@ -244,7 +251,7 @@ def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements:
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again."""
+    """Clear the stop of reading a mirror, and return it. The next run compares change log and ledger again."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
@@ -260,7 +267,7 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
 
 def unknown_epochs(db: Connection, row: Any) -> set[str]:
-    """The streams that have logged changes of a table, given by its row, and no ordinal yet."""
+    """The streams with logged changes of a table whose order is unknown. *row* is the table's ledger row."""
     b = t.batch_table.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
     return {epoch for epoch in {*logged} - EPOCHS.of(db, row.id).keys() if not is_load_epoch(epoch)}
@@ -269,7 +276,7 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
 def _carried(
     db: Connection, row: Any, ordinals: Mapping[str, int]
 ) -> tuple[list[tuple[set[str], str]], dict[str, tuple[str, str]]]:
-    """The column lists of a table with their first places; by column its first and last place, empty if only loaded."""
+    """The column lists of a table with their first places; by column its first and last place, "" if only loaded."""
     lists = list[tuple[set[str], str]]()
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
     for one in COLUMN_LISTS.of(db, row.id).values():
@@ -285,9 +292,9 @@ def _loaded(row: Any) -> list[str]:
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
-    """The highest place up to which the column is gone: of all changes, or the last one before it was there again.
+    """The highest place up to which a column is missing: of all changes, or the last one before the column came back.
 
-    Raises ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
+    Raises ``ARGUMENT_INVALID`` if the column is unknown, or no change after one with the column lacks it.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     lists = [*COLUMN_LISTS.of(db, row.id).values()]
@@ -322,7 +329,7 @@ def _of_changes(one: ColumnList) -> list[tuple[str, PlacesSeen]]:
 
 
 def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **detail: object) -> Effect:
-    """The effect of a decision that ended a stop; *more* is its outcome then, beside the stop."""
+    """The result of a decision that ended a stop; with *more*, the outcome is *more* and the stop."""
     outcome = (stop and stop.document()) if more is None else {**more, "cleared": stop and stop.document()}
     return (outcome or {}, {"cleared": stop and {"code": stop.code, "what": stop.what}, **detail})
 

@@ -1,4 +1,4 @@
-"""Registers the tables of a mirror file, and refuses a change of what must not change without a reset."""
+"""Registers the tables of a mirror file in the ledger, and refuses changes of settings that need a reset."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE
 
 ZONE, CHANGE_LOG, MIRROR_FILE = "landing_zone", "change_log", "file"
-"""What the ledger notes of where a mirror writes, next to where it reads."""
+"""Settings of where the mirror writes, stored next to those of where it reads."""
 REDECLARED = "TABLE_REDECLARED"
 
 
 class TableDeclaration(NamedTuple):
-    """What a mirror file says of a table, as far as the ledger holds on to it."""
+    """The settings of a table that the ledger stores.
+
+    *loads*: it has an initial load. *key_types* and *key_names* pair key columns with their type and name at the
+    target, if the mirror file sets them.
+    """
 
     source: str
     folder: str
@@ -48,7 +52,7 @@ class TableDeclaration(NamedTuple):
 
     @property
     def fixed(self) -> dict[str, str | None]:
-        """What only a reset may change, as the ledger's row keeps it (G-110, G-120)."""
+        """The settings that only a reset may change, as columns of the table's ledger row (G-110, G-120)."""
         return {
             "folder": self.folder,
             "keys": json.dumps(self.keys, ensure_ascii=False),
@@ -58,16 +62,16 @@ class TableDeclaration(NamedTuple):
         }
 
     def is_keyed_as(self, row: Any) -> bool:
-        """Whether keys are spelled as by what the ledger's *row* says."""
+        """Whether the ledger *row* has the same key columns, with the same types."""
         return all(self.fixed[name] == getattr(row, name) for name in ("keys", "key_types"))
 
     def is_that_of(self, row: Any) -> bool:
-        """Whether the ledger's *row* says the same of what only a reset may change."""
+        """Whether the ledger *row* has the same settings of those that only a reset may change."""
         return all(value == getattr(row, name) for name, value in self.fixed.items())
 
 
 class JoinedTable(NamedTuple):
-    """A table that joined by a pattern, as the source announced it; *columns* are type by name."""
+    """A table found by a pattern, as announced in *batch* by its source; *columns* are types by name."""
 
     source: str
     schema: str
@@ -78,19 +82,19 @@ class JoinedTable(NamedTuple):
 
 
 _JOINED = Documents[tuple[JoinedTable, str | None]]("joined", tuple[JoinedTable, str | None])
-"""Such a table, and why it waits for a yes; None once that was said (G-71)."""
+"""A table added by a pattern, and why an operator has to accept it; None once that is done (G-71)."""
 DROPPED = Documents[tuple[str, int]]("dropped", tuple[str, int])
-"""Id and generation of a table that was dropped: should it come back, it is the same table in a new generation."""
+"""By source, id and generation of a dropped table. If it is added again, it continues with the next generation."""
 
 
 def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
-    """Every table that ever joined a mirror by a pattern, in the order of names."""
+    """Every table that was ever added to a mirror by a pattern, sorted by name."""
     with ledger.connect() as db:
         return [joined for joined, _ in _JOINED.of(db, mirror).values()]
 
 
 class Joining(NamedTuple):
-    """A table that is to join: *declared* is the same as a declaration, *asks* why it waits for a yes, if it does."""
+    """A table to be added by a pattern. *asks* is why an operator has to accept it first; empty if not needed."""
 
     joined: JoinedTable
     declared: TableDeclaration
@@ -98,9 +102,10 @@ class Joining(NamedTuple):
 
 
 def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
-    """Register tables that join by a pattern, unless the ledger has them; the sources of those it had not.
+    """Register tables that were found by a pattern. Returns the sources of those that were not known yet.
 
-    All in one transaction: a table that has to wait for a yes never is without its stop. Raises ``CONFIG_INVALID``.
+    All in one transaction, so a table that an operator has to accept is never without its stop. Raises
+    ``CONFIG_INVALID`` if another table has the folder.
     """
     c = t.mirrored_table.c
     with ledger.begin() as db:
@@ -118,7 +123,10 @@ def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
 
 
 def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
-    """What a table's row says once its stop is lifted: none, or ``NEW_TABLE`` where the yes was never said (G-71)."""
+    """The columns of a table's ledger row after its stop is lifted.
+
+    The stop ``NEW_TABLE`` returns if an operator still has to accept the table (G-71).
+    """
     known = _JOINED.one(db, mirror, source)
     if known is None or known[1] is None:
         return {"stop_code": None, "stop_what": None, "stopped_at": None}
@@ -126,19 +134,22 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
 
 
 def stopped(code: str, what: str) -> dict[str, object]:
-    """What a table's row says of a stop that begins now."""
+    """The columns of a table's ledger row for a stop that begins now."""
     return {"stop_code": code, "stop_what": what, "stopped_at": datetime.now(UTC)}
 
 
 def lift_stop(db: Connection, row: Any) -> None:
-    """Lift the stop of a table, and give up an open intent with nothing sealed: it would publish too little."""
+    """Lift the stop of a table.
+
+    If publishing has begun but nothing is sealed (fixed), it starts again: the table may have more to publish now.
+    """
     unsealed = row.intent is not None and json.loads(row.intent)["manifest"] is None
     values = {**without_stop(db, row.mirror, row.source), **({"intent": None} if unsealed else {})}
     t.change_tables(db, t.mirrored_table.c.id == row.id, **values)
 
 
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
-    """Note that a table which asks was accepted, or is answered for by a reset: it asks no longer (G-71)."""
+    """Record that an operator accepted a new table, or reset it: it does not have to be accepted any more (G-71)."""
     known = _JOINED.one(db, mirror, source)
     if known is not None:
         _JOINED.put(db, mirror, {source: (known[0], None)})
@@ -153,15 +164,15 @@ def declare(
     *,
     keep: bool = True,
 ) -> dict[str, str]:
-    """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
+    """Register the tables of the mirror file. Returns the ids of all tables in the ledger, by source name.
 
-    Once *reads* names another place, it is unknown what was left at the former (G-142); *writes* says where rows go
-    (G-175). Without *keep* it is only tried. A table that was dropped and is named again begins a new generation with a
-    load, or is stopped. While nothing of a table is at the target or logged by its key, the mirror file is right
-    (G-69).
+    If *reads* no longer contains a former place, its unread changes may be lost, which is noted (G-142); *writes* is
+    where rows are written (G-175). Without *keep*, nothing is stored. A dropped table that is listed again begins a new
+    generation with an initial load, or is stopped. As long as nothing of a table is published or logged by its key, its
+    settings may change (G-69).
 
-    Raises ``TABLE_REDECLARED`` when key, folder or file format changed after that, or a table was taken out, and
-    ``CONFIG_INVALID`` when another table has the folder.
+    Raises ``TABLE_REDECLARED`` when key, folder or file format changed after that, or a table was removed, and
+        ``CONFIG_INVALID`` when another table has the folder.
     """
     with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
@@ -191,13 +202,13 @@ def declare(
 
 
 def noted_places(ledger: Engine, mirror: str) -> dict[str, list[str]]:
-    """Where a mirror was read and written to when it was declared the last time, by setting; empty: not known."""
+    """Where the mirror read and wrote at its last registration, by setting; empty if unknown."""
     with ledger.connect() as db:
         return _noted(db, mirror)
 
 
 def note_log(db: Connection, mirror: str, place: Sequence[str]) -> None:
-    """Note the change log that a batch is bound to; its row is locked."""
+    """Record the change log that a batch is written to. The mirror's row has to be locked."""
     former = _noted(db, mirror)
     if former.get(CHANGE_LOG) != [*place]:
         _note(db, mirror, {**former, CHANGE_LOG: [*place]})
@@ -214,7 +225,7 @@ def _note(db: Connection, mirror: str, places: Reads) -> None:
 
 
 def _note_place(db: Connection, mirror: str, reads: Reads, writes: Reads, rows: Iterable[Any]) -> None:
-    """Note where the source is read, and what that means for tables with rows once a former place is read no more."""
+    """Record where the source is read; if a former place is no longer read, note that rows may lack changes."""
     former = _noted(db, mirror)
     log = {CHANGE_LOG: former[CHANGE_LOG]} if CHANGE_LOG in former else {}
     now = {**reads, **{name: writes[name] for name in (ZONE, MIRROR_FILE) if name in writes}, **log}
@@ -252,7 +263,7 @@ def _load_first(db: Connection, row: Any) -> None:
 
 
 def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
-    """Take another declaration of a table whose old one left no trace; False where it did."""
+    """Replace the declaration of a table if nothing was published or logged by the old one; False otherwise."""
     if row.established or row.intent is not None or row.load_plan is not None or row.reset is not None:
         return False
     same_key = declared.is_keyed_as(row)
@@ -262,7 +273,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     c, now = t.mirrored_table.c, declared.fixed
     mends = not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)
     values: dict[str, Any] = {**now, **(mended_stop(row, declared) if mends else {})}
-    # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
+    # Another process that declares at this moment has changed the row: the next run checks it again.
     this = (c.id == row.id) & (c.version == row.version)
     if t.change_tables(db, this, **values) != 1:
         return False
@@ -272,25 +283,26 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
 
 
 def key_of(row: Any) -> str:
-    """The key of a table as the ledger's *row* says it, in words."""
+    """The key in a table's ledger *row*, for messages."""
     return f"{row.keys}, landing as {row.key_types}" if row.key_types else str(row.keys)
 
 
 def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
-    """The values of a row whose key was mended, until what the wrong one rejected is read again."""
+    """The stop of a table whose key was corrected, until the changes that the wrong key rejected are read again."""
     what = f"by the key {key_of(row)} changes were rejected; they are read again by {declared.fixed['keys']}"
     return stopped(KEY_MENDED, what)
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:
-    """Whether no change is logged by the ledger's key of a table, nor in the batch that is under way.
+    """Whether no change of a table is logged by the ledger's key, not even in the batch under way.
 
-    A table with several senders counts as logged: its stop for that (``SENDER_OTHER``) is hidden by one for the key.
+    If several senders were seen, it counts as logged: otherwise a stop for the key would hide the stop
+    ``SENDER_OTHER``.
     """
     if row.stop_code == LEDGER_UNKNOWN:
         return False
     b, m = t.batch_table.c, t.mirror.c
-    # Locked, so that no batch is bound, sealed or completed meanwhile by whoever read the old declaration.
+    # Locked, so that no process with the old declaration binds, seals or completes a batch meanwhile.
     newest_batch(db, row.mirror)
     counting = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > row.log_from)
     if db.scalar(sa.select(b.batch).where(counting).limit(1)) is not None:
@@ -303,7 +315,7 @@ def is_new_to_log(db: Connection, row: Any) -> bool:
 
 
 def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:
-    """Refuse a folder that another table of the mirror has (``CONFIG_INVALID``)."""
+    """Raise ``CONFIG_INVALID`` if another table of the mirror has the same folder."""
     c = t.mirrored_table.c
     query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
     if (owner := db.scalar(query)) is not None:
@@ -313,7 +325,10 @@ def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration)
 
 
 def newest_batch(db: Connection, mirror: str) -> int:
-    """The newest batch that is bound or committed, 0 before the first; locks out who binds the next one."""
+    """The newest batch that is bound or committed; 0 before the first.
+
+    Locks the mirror's row, so that no other process binds a batch until the transaction ends.
+    """
     c = t.mirror.c
     row = db.execute(sa.select(c.open_number, c.committed).where(c.name == mirror).with_for_update()).one_or_none()
     return 0 if row is None else max(row.open_number or 0, row.committed)
@@ -353,16 +368,17 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
 
 
 def newest_epoch(db: Connection, table_id: str) -> int:
-    """The highest ordinal among the stream incarnations of a table; 0 before the first, whatever was loaded."""
+    """The highest number among the streams of a table; 0 before the first stream."""
     return max(0, *EPOCHS.of(db, table_id).values(), 0)
 
 
 @dataclass(frozen=True)
 class ResetRecord:
-    """The reset that a table is in; *stage* is its last record.
+    """The reset that a table is in: dropping it at the target, and building it again unless it *drops* for good.
 
-    *loads*: the new generation begins with an initial load. *absent*: the target was seen without the table once.
-    *begins_at*: the load is the one with which the stream of this ordinal began (G-128). *is_carried_on*: by any run.
+    *stage* is the last completed step. *loads*: it is built by an initial load, otherwise from the log. *folders* are
+    those to delete. *absent*: the target was once seen without the table. *begins_at*: the load is the one with which
+    the stream of this ordinal began (G-128). *is_carried_on*: any run continues the reset.
     """
 
     stage: ResetStage
@@ -377,17 +393,16 @@ class ResetRecord:
     is_carried_on: bool = False
 
     def to_json(self) -> str:
-        """The ledger's text."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def of(cls, text: str | None) -> ResetRecord | None:
-        """The record that :meth:`to_json` wrote; None where there is none."""
+        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
         return None if text is None else msgspec.json.decode(text, type=cls)
 
     @property
     def begun(self) -> datetime:
-        """When it was asked for."""
+        """The time of the request."""
         return datetime.fromisoformat(self.since)
 
     def __str__(self) -> str:
@@ -396,6 +411,6 @@ class ResetRecord:
 
 
 def is_dropping(text: str | None) -> bool:
-    """Whether the ledger's text is that of a reset after which the table does not come back."""
+    """Whether the JSON of a reset drops the table for good; False for None."""
     reset = ResetRecord.of(text)
     return reset is not None and reset.drops

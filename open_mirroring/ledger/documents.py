@@ -1,4 +1,4 @@
-"""Keeps small values of a mirror or a table as JSON: each has an owner, a kind, and a name within the kind."""
+"""Stores small values of a mirror or a table as JSON documents, each with an owner, a kind and a name."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _AT_ONCE = 200
 
 
 class Documents(Generic[V]):
-    """One kind of documents, and the type of its values."""
+    """Access to all documents of one kind, whose values have one Python type."""
 
     def __init__(self, kind: str, value: Any) -> None:
         self._kind = kind
         self._decode = msgspec.json.Decoder(value).decode
 
     def of(self, db: Connection, owner: str, names: Collection[str] | None = None) -> dict[str, V]:
-        """The documents of a mirror or a table by name, in the order of names; of *names* alone, if given."""
+        """The documents of an owner (a mirror's name or a table's id) by name, sorted; only *names*, if given."""
         c = t.document.c
         query = sa.select(c.name, c.value).where(c.owner == owner, c.kind == self._kind).order_by(c.name)
         parts = [query] if names is None else [query.where(c.name.in_(some)) for some in _parts(names)]
         return {name: self._decode(value) for part in parts for name, value in db.execute(part).tuples()}
 
     def one(self, db: Connection, owner: str, name: str = "") -> V | None:
-        """The document of an owner with this name."""
+        """One document of an owner; None if there is none."""
         return self.of(db, owner, [name]).get(name)
 
     def of_each(self, db: Connection, owners: Iterable[str]) -> dict[str, dict[str, V]]:
-        """The documents of several owners, by owner and name; owners without any are left out."""
+        """The documents of several owners, by owner and name; owners without documents are left out."""
         c = t.document.c
         query = sa.select(c.owner, c.name, c.value).where(c.kind == self._kind).order_by(c.owner, c.name)
         found: dict[str, dict[str, V]] = {}
@@ -52,28 +52,28 @@ class Documents(Generic[V]):
         return found
 
     def put(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
-        """Write documents of an owner; those with other names stay."""
+        """Write documents of an owner; those with other names are kept."""
         self.put_each(db, {owner: values})
 
     def put_each(self, db: Connection, values: Mapping[str, Mapping[str, V]]) -> None:
-        """Write documents of several owners, in one statement; those with other names stay."""
+        """Write documents of several owners in one statement; those with other names are kept."""
         at = [(owner, name, value) for owner, named in values.items() for name, value in named.items()]
         rows = [{"owner": owner, "kind": self._kind, "name": name, "value": _encoded(one)} for owner, name, one in at]
         upsert(db, t.document, rows, keys=["owner", "kind", "name"], update=["value"])
 
     def swap(self, db: Connection, owner: str, name: str, old: V, new: V) -> bool:
-        """Write a document in place of what it was when it was read; False, and nothing, where it has changed."""
+        """Replace a document only if it still has the value *old*; False if it has changed."""
         c = t.document.c
         same = (c.owner == owner) & (c.kind == self._kind) & (c.name == name) & (c.value == _encoded(old))
         return db.execute(t.document.update().where(same).values(value=_encoded(new))).rowcount == 1
 
     def replace(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
-        """Write documents of an owner in place of all that it has of this kind."""
+        """Replace all documents of this kind that an owner has."""
         self.drop(db, owner)
         self.put(db, owner, values)
 
     def drop(self, db: Connection, owner: str, names: Collection[str] | None = None) -> None:
-        """Delete the documents of an owner, or those with these names."""
+        """Delete all documents of an owner, or those with these *names*."""
         c = t.document.c
         gone = t.document.delete().where(c.owner == owner, c.kind == self._kind)
         for part in [gone] if names is None else [gone.where(c.name.in_(some)) for some in _parts(names)]:
@@ -90,14 +90,14 @@ def _parts(values: Iterable[str]) -> Iterable[list[str]]:
 
 
 class Structure(NamedTuple):
-    """A structure that the source announced, and the batch that contains the announcement."""
+    """A table structure that the source announced, and the batch that contains the announcement."""
 
     schema: AnnouncedSchema
     batch: int
 
 
 class Offsets(NamedTuple):
-    """What a broker had of a partition: the first offset left, the one behind the newest message, and when."""
+    """What a broker has of a partition: the first offset not deleted, the one after the newest message, and when."""
 
     first: int
     end: int
@@ -105,7 +105,7 @@ class Offsets(NamedTuple):
 
 
 class KeptVerdict(NamedTuple):
-    """What the last look at a table found, on what evidence, with the file number that was confirmed then."""
+    """The last verdict on a table, with its evidence and the highest published file number at that time."""
 
     verdict: Verdict
     code: str
@@ -117,21 +117,21 @@ class KeptVerdict(NamedTuple):
 
 # What completed batches leave, folded from their facts.
 FOREIGN_TABLES = Documents[ForeignTable]("foreign", ForeignTable)
-"""Of a mirror, by the table's name at the source."""
+"""Of a mirror: ignored messages of tables that are not mirrored, by the table's name at the source."""
 PLACES = Documents[list[Run]]("places", list[Run])
-"""Of a mirror: the places that were read (G-113), by partition."""
+"""Of a mirror: the offsets that were read (G-113), by partition."""
 STRUCTURES = Documents[Structure]("structure", Structure)
-"""Of a mirror, by digest (K-10)."""
+"""Of a mirror: announced structures of tables (K-10), by digest."""
 FRAGMENTS = Documents[OpenFragment]("fragment", OpenFragment)
-"""Of a mirror: messages that wait for others, by identity."""
+"""Of a mirror: split messages that lack pieces, by the identity of the message."""
 COLUMN_LISTS = Documents[ColumnList]("columns", ColumnList)
-"""Of a table, by the digest of the list (G-60)."""
+"""Of a table: the column lists of its rows, by digest (G-60)."""
 EPOCHS = Documents[int]("epoch", int)
-"""Of a table: the ordinal of each stream incarnation (G-01)."""
+"""Of a table: the place of each stream in the order of its streams (0 is the first), by the stream's name (G-01)."""
 STARTS = Documents[int]("start", int)
-"""Of a table: the place where its changes begin, by partition. Rows of a full load behind it are a reload (K-18)."""
+"""Of a table: where its changes begin, by partition. Rows of a full load after that are a reload (K-18)."""
 
 OFFSETS = Documents[Offsets]("offsets", Offsets)
-"""Of a mirror, by partition: how far reading is behind, and ahead of retention."""
+"""Of a mirror: what the broker has, by partition. It shows the backlog, and whether unread messages were deleted."""
 VERDICTS = Documents[KeptVerdict]("verdict", KeptVerdict)
-"""Of a table: one document, without a name."""
+"""Of a table: its last verdict, as one document with an empty name."""

@@ -1,4 +1,7 @@
-"""The ledger transactions of extraction: bind, seal and complete a log batch."""
+"""The ledger transactions of reading the source into batches of the change log.
+
+A batch is *bound* (its number gets source ranges), *sealed* (its files are fixed) and *completed* (it is in the log).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,11 @@ _ASKED_BY_NAME = 5_000
 
 
 class ExtractLedger:
-    """The ledger as the extract protocol of one mirror sees it."""
+    """The ledger of one mirror for reading its source.
+
+    Methods that get a *version* change nothing if the row has another one. They return ``Lost`` then, because another
+    process has taken over; otherwise the new row as ``Owned``.
+    """
 
     def __init__(
         self,
@@ -49,13 +56,13 @@ class ExtractLedger:
         key_types: Mapping[str, str] | None = None,
         log: Sequence[str] = (),
     ) -> None:
-        """*keys* and *key_types*: by which this run logs changes, by source table; *log*: its change log."""
+        """*keys* and *key_types*: key columns and their types in this run, by source table; *log*: its change log."""
         self._engine = engine
         self._mirror = mirror
         self._keys, self._key_types, self._log = keys or {}, key_types or {}, log
 
     def acquire(self) -> Owned:
-        """Raise the row's version and return it: every write by an earlier owner is refused from now on."""
+        """Take over the mirror's row: raise its version, so that all writes by earlier processes are refused."""
         with self._engine.begin() as db:
             upsert(db, t.mirror, [{"name": self._mirror}], keys=["name"], update=[])
             c = t.mirror.c
@@ -65,7 +72,10 @@ class ExtractLedger:
     def bind(
         self, version: int, batch: Batch, new: Sequence[BoundRange], versions: Mapping[str, FileVersion] | None = None
     ) -> Owned | Lost:
-        """Give the next batch number to its scope, and bind its *new* ranges (``TABLE_REDECLARED``)."""
+        """Give the next batch number to its ranges, and record the *new* ones as bound.
+
+        Raises ``TABLE_REDECLARED`` if a table has another key in the ledger than in this run.
+        """
         with self._engine.begin() as db:
             values = {"open_number": batch.number, "open_ranges": batch.ranges, "open_bound_at": datetime.now(UTC)}
             if not self._set(db, version, t.mirror.c.open_number.is_(None), **values):
@@ -77,7 +87,10 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def seal(self, version: int, manifest: str) -> Owned | Lost:
-        """Make *manifest* the open batch's files (``TABLE_REDECLARED`` when a table has another key than this run)."""
+        """Fix the files of the open batch to those of *manifest*.
+
+        Raises ``TABLE_REDECLARED`` if a table has another key in the ledger than in this run.
+        """
         with self._engine.begin() as db:
             unsealed = t.mirror.c.open_number.is_not(None) & t.mirror.c.open_manifest.is_(None)
             if not self._set(db, version, unsealed, open_manifest=manifest):
@@ -86,7 +99,7 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def complete(self, version: int) -> Owned | Lost:
-        """The open batch is in the log: record what it holds and free the mirror for the next."""
+        """Record that the open batch is in the change log, with its contents; the next batch can be bound then."""
         with self._engine.begin() as db:
             row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == self._mirror)).one()
             closed = dict.fromkeys(("open_number", "open_ranges", "open_manifest", "open_bound_at"))
@@ -105,15 +118,16 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def record_offsets(self, offsets: Mapping[str, tuple[int, int]]) -> None:
-        """Remember what a broker has: by partition the first offset left, and the one behind the newest message."""
+        """Store by partition the first offset that a broker still has, and the one after its newest message."""
         seen = {name: Offsets(first, end, datetime.now(UTC)) for name, (first, end) in offsets.items()}
         with self._engine.begin() as db:
             OFFSETS.put(db, self._mirror, seen)
 
     def stop_table(self, source: str, code: str, what: str) -> None:
-        """Stop one table whose changes cannot be read as they are; nothing if it is stopped already.
+        """Stop a table whose changes cannot be read; nothing changes if it is stopped already.
 
-        Nor for a full load that nothing reads where the table was loaded before: the setting may be gone since.
+        ``LOAD_UNREAD`` (a full load that no setting reads) does not stop a table that was loaded before: the setting
+        may have been removed since.
         """
         c = t.mirrored_table.c
         concerned = (c.mirror == self._mirror) & (c.source == source)
@@ -124,26 +138,26 @@ class ExtractLedger:
                 stop_table(db, table_id, code, what)
 
     def mended_tables(self) -> list[str]:
-        """The source tables whose key was mended, and whose rejected changes nobody has read again yet (G-69)."""
+        """The source tables whose key was corrected, and whose rejected changes have not been read again yet (G-69)."""
         c = t.mirrored_table.c
         query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_MENDED).order_by(c.source)
         with self._engine.begin() as db:
             return list(db.scalars(query))
 
     def refuse_mended(self, source: str, what: str) -> None:
-        """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read by the mended key either."""
+        """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read with the corrected key either."""
         c = t.mirrored_table.c
         this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_MENDED)
         with self._engine.begin() as db:
             t.change_tables(db, this, **stopped(KEY_UNKNOWN, what))
 
     def bound(self) -> dict[str, int]:
-        """Up to where each source file or partition is bound."""
+        """By source file or partition, the first byte or offset that does not belong to a batch yet."""
         query = sa.select(t.bound_range.c.name, t.bound_range.c.bound_to).where(t.bound_range.c.mirror == self._mirror)
         return {name: bound_to for name, bound_to in t.rows(self._engine, query)}
 
     def seen_files(self, names: Collection[str]) -> dict[str, BoundFile]:
-        """How the named files were when they were seen last, and all others that were not bound to their end."""
+        """The stored versions of the named files, and of all files that are not bound to their end."""
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to, c.version, c.digest).where(c.mirror == self._mirror)
         if len(names) <= _ASKED_BY_NAME:
@@ -152,11 +166,11 @@ class ExtractLedger:
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
     def seen_versions(self, names: Collection[str], bound: Mapping[str, int]) -> dict[str, FileVersion]:
-        """The versions of :meth:`seen_files` that no other run has bound further than *bound* since."""
+        """As :meth:`seen_files`, without files that another run has bound further than *bound* in the meantime."""
         return {n: file.seen for n, file in self.seen_files(names).items() if bound.get(n) == file.bound_to}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
-        """Remember how files were seen that are bound up to these bytes; nothing of those bound further meanwhile."""
+        """Store the versions of files, unless another run has bound them further than the given number of bytes."""
         c = t.bound_range.c
         with self._engine.begin() as db:
             for name, (bound_to, seen) in versions.items():
@@ -164,7 +178,7 @@ class ExtractLedger:
                 db.execute(t.bound_range.update().where(same).values(**seen._asdict()))
 
     def bound_above(self, batch: int) -> list[BoundRange]:
-        """Every source range that was bound as new in the committed batches above *batch*, in the order of names."""
+        """All source ranges that committed batches above *batch* read for the first time, sorted by name."""
         c = t.log_batch.c
         query = sa.select(c.ranges).where(c.mirror == self._mirror, c.number > batch)
         with self._engine.begin() as db:
@@ -172,25 +186,28 @@ class ExtractLedger:
         return sorted({bound for scope in scopes if scope.purpose == "new" for bound in scope.ranges})
 
     def open_fragments(self) -> list[OpenFragment]:
-        """Split messages of committed batches that still miss pieces."""
+        """Split messages of committed batches of which pieces are still missing."""
         with self._engine.connect() as db:
             return [*FRAGMENTS.of(db, self._mirror).values()]
 
     def shown_partitions(self, reads: Reads) -> set[str]:
-        """The partitions that have shown a position where the source is read, if a complete position is kept."""
+        """The partitions that have shown a position, if the source is still read from the places *reads*.
+
+        Empty if no complete position is kept.
+        """
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
         text = t.first(self._engine, query.where(m.name == self._mirror))
         return set() if text is None else {*Completeness.from_json(text).told_at(reads)}
 
     def schemas(self) -> list[AnnouncedSchema]:
-        """Every structure that the source announced in committed batches."""
+        """All table structures that the source announced in committed batches, oldest first."""
         with self._engine.connect() as db:
             found = STRUCTURES.of(db, self._mirror).values()
         return [one.schema for one in sorted(found, key=attrgetter("batch"))]
 
     def files_of_position(self, epoch: str, lowest: str, highest: str, before_batch: int) -> list[str]:
-        """Files of the log that may hold a change from *lowest* to *highest*, of any table, before *before_batch*."""
+        """Log files of batches before *before_batch* that may contain a change between two positions, of any table."""
         c = t.batch_table.c
         query = sa.select(c.files).where(
             c.mirror == self._mirror,
@@ -204,7 +221,7 @@ class ExtractLedger:
             return sorted({file for files in db.scalars(query) for file in json.loads(files)})
 
     def tables_with_changes(self) -> frozenset[str]:
-        """Source tables with logged changes, not only rows of a full load (K-18)."""
+        """The source tables of which changes are logged, not only rows of a full load (K-18)."""
         m = t.mirrored_table.c
         query = sa.select(m.id, m.source).where(m.mirror == self._mirror)
         with self._engine.begin() as db:
@@ -212,16 +229,16 @@ class ExtractLedger:
             return frozenset(sources[table_id] for table_id in STARTS.of_each(db, sources))
 
     def newest_loads(self, epoch: str) -> dict[str, NewestLoad]:
-        """The full loads of the source with which tables begin, by source table (G-125); those of one incarnation."""
+        """By source table, the full load in the stream *epoch* from which the table was rebuilt (G-125)."""
         c = t.mirrored_table.c
         query = sa.select(c.source, c.newest_load).where(c.mirror == self._mirror, c.newest_load.is_not(None))
         found = {source: NewestLoad.of(text) for source, text in t.rows(self._engine, query)}
         return {source: load for source, load in found.items() if load is not None and load.epoch == epoch}
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
-        """The open dead letters that are settled by reading one of these files, and whether each names no table.
+        """The open dead letters that reading one of these files again settles, each with whether it names no table.
 
-        They hide no change of a known table, except for a file that was only partly there (T-42).
+        Dead letters that name a table are only included if a file was incomplete (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
@@ -234,7 +251,7 @@ class ExtractLedger:
         return [one for one in found if one[0].origin in names]
 
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:
-        """The log files of some committed batches."""
+        """The log files of the committed batches with these numbers."""
         c = t.log_batch.c
         query = sa.select(c.manifest).where(c.mirror == self._mirror, c.number.in_(sorted(numbers)))
         with self._engine.begin() as db:
@@ -271,7 +288,7 @@ class ExtractLedger:
 def bind_ranges(
     db: Connection, mirror: str, batch: int, new: Iterable[BoundRange], versions: Mapping[str, FileVersion]
 ) -> None:
-    """Remember that a batch binds *new* ranges, by file *versions*."""
+    """Record that a batch binds *new* ranges, with the *versions* of their files if known."""
     unknown = dict.fromkeys(FileVersion._fields)
     rows = [
         {"mirror": mirror, "name": one.name, "bound_to": one.end, "batch": batch}
@@ -284,7 +301,7 @@ def bind_ranges(
 def record_batch(
     db: Connection, mirror: str, number: int, ranges: str, manifest: str, bound_at: datetime, committed_at: datetime
 ) -> None:
-    """Record a batch that is in the log, and what it holds."""
+    """Record a batch that is in the change log, and its contents."""
     times = {"bound_at": bound_at, "committed_at": committed_at}
     db.execute(t.log_batch.insert().values(mirror=mirror, number=number, ranges=ranges, manifest=manifest, **times))
     record_contents(db, mirror, number, bound_at, Manifest.from_json(manifest))

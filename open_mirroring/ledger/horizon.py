@@ -1,4 +1,4 @@
-"""Keeps the horizon of a mirror and its tables: what lies below it is decided for good and may be dropped."""
+"""Stores the horizons of a mirror and its tables: changes up to there are final, so the change log may drop them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE_HORIZON = Documents[tuple[int, TableHorizon]]("table_horizon", tuple[int, 
 
 
 def newest_dropped(mirror: str) -> sa.ColumnElement[int]:
-    """As a part of queries: the log's rows of batches up to this one may be gone; 0 while nothing was dropped."""
+    """SQL expression for the newest batch up to which the log may have dropped rows; 0 if none was dropped."""
     c = t.mirror.c
     return sa.func.coalesce(sa.select(c.dropped).where(c.name == mirror).scalar_subquery(), 0)
 
@@ -33,14 +33,14 @@ def move_horizon(
     tables: Iterable[tuple[str, int, TableHorizon]],
     in_reset: Collection[str] = (),
 ) -> bool:
-    """Set the horizon of a mirror, and H of tables by id and generation, in one transaction; False sets nothing.
+    """Set the horizons of a mirror and of tables (id, generation, horizon) in one transaction. False: nothing was set.
 
-    That is so where a batch above *committed* may hold changes that the horizon would pass, and where another table
-    than those *in_reset* may need what the horizon would drop.
+    Nothing is set if a batch above *committed* exists or is open, which may contain changes below the new horizon, or
+    if a table other than those *in_reset* is being reset and may need dropped batches.
     """
     with ledger.begin() as db:
         c, m = t.mirror.c, t.mirrored_table.c
-        # Whoever asks for a reset locks this row, too: it comes before this look, or after all of this.
+        # A request for a reset locks this row, too: it comes before this check, or after this transaction.
         db.execute(sa.select(c.name).where(c.name == mirror).with_for_update())
         asked = sa.select(m.id).where(m.mirror == mirror, m.reset.is_not(None), m.id.not_in(in_reset)).limit(1)
         if db.scalar(asked) is not None:
@@ -55,9 +55,9 @@ def move_horizon(
 
 
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:
-    """Forget what concerns log batches up to *dropped*, old audit entries and proofs; how many rows were changed.
+    """Delete what concerns dropped log batches, and old audit entries and proofs. Returns the number of changed rows.
 
-    A dropped batch keeps its number, times and counts: they have to add up for ever (I1).
+    A dropped batch keeps its number, times and counts, so that totals still add up (I1).
     """
     with ledger.begin() as db:
         letters = t.settled_letter

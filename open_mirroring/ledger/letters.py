@@ -1,4 +1,4 @@
-"""Dead letters in the ledger: messages that could not be read, and changes whose values do not fit."""
+"""Dead letters in the ledger: messages that could not be read, and changes whose values do not fit their types."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from open_mirroring.protocols.table_stops import KEY_MENDED
 
 Outdated = Literal["healed", "reloaded"]
 HIDDEN_CHANGES = having(Trait.HIDES_CHANGES)
-"""Stops of a table that a dead letter causes: it hides which rows were meant."""
+"""Codes of stops of a table that are caused by a dead letter, because it hides which rows were changed."""
 CHANGES_RECOVERED = "CHANGES_RECOVERED"
-"""The stop in place of these once no dead letter of the table hides a change: an operator may lift it."""
+"""Replaces such a stop once no dead letter of the table hides a change any more: an operator may lift it."""
 
 
 def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
-    """Every dead letter of a mirror that is settled, with how: replayed, reread, accepted, healed, reloaded."""
+    """All settled dead letters of a mirror, each with how: replayed, reread, accepted, healed or reloaded."""
     c = t.settled_letter.c
     query = sa.select(c.batch, c.origin, c.place, c.outcome).where(c.mirror == mirror)
     return {LetterPlace(*row[:3]): row[3] for row in t.rows(ledger, query)}
 
 
 def settled_counts(ledger: Engine, mirror: str) -> dict[str, int]:
-    """How many dead letters of a mirror are settled, by how."""
+    """The number of settled dead letters of a mirror, by how they were settled."""
     c = t.settled_letter.c
     query = sa.select(c.outcome, sa.func.count()).where(c.mirror == mirror).group_by(c.outcome)
     return dict(t.rows(ledger, query.order_by(c.outcome)))
 
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
-    """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it."""
+    """Settle dead letters whose messages batch *number* contains, inside the transaction that completes it."""
     settled = {LetterPlace(*letter[:3]): letter[3:] for letter in letters}
     outcomes = {place: outcome for place, (outcome, _) in settled.items()}
     _settle(db, mirror, outcomes, number, {place: without_table for place, (_, without_table) in settled.items()})
@@ -52,7 +52,11 @@ def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[S
 def accept_letters(
     ledger: Engine, mirror: str, letters: Mapping[LetterPlace, int], reason: Reason, *, request: str = ""
 ) -> int:
-    """Accept dead letters as lost, with an entry in the audit; how many were open, once for each *request* (G-30)."""
+    """Accept dead letters as lost, with an audit entry. Returns how many were open.
+
+    *letters* maps each to its number of rows without a table. A *request* id that was used before returns its first
+    result (G-30).
+    """
 
     def effect(db: Connection, _: Any) -> Effect | None:
         accepted = _settle(db, mirror, dict.fromkeys(letters, "accepted"), None, letters)
@@ -63,7 +67,7 @@ def accept_letters(
 
 
 def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, Outdated]) -> int:
-    """Settle dead letters that leave no row out of date any more; how many were open until now."""
+    """Settle dead letters that no longer leave a row out of date. Returns how many were open."""
     if not outcomes:
         return 0
     with ledger.begin() as db:
@@ -71,7 +75,10 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Allow stops to be lifted whose hidden changes were read; that of a mended key ends at once (G-69, G-71)."""
+    """Allow operators to lift stops of tables whose hidden changes were read in the end.
+
+    The stop of a corrected key ends at once (G-69, G-71).
+    """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
     what = said + c.stop_code + ": " + c.stop_what
@@ -92,7 +99,7 @@ def _settle(
 ) -> list[LetterPlace]:
     if not outcomes:
         return []
-    # The mirror's row is locked first, so that nobody settles the same letters beside us.
+    # The mirror's row is locked first, so that no other process settles the same dead letters.
     c, s = t.mirror.c, t.settled_letter.c
     db.execute(sa.select(c.name).where(c.name == mirror).with_for_update())
     query = sa.select(s.batch, s.origin, s.place).where(
@@ -111,7 +118,7 @@ def _settle(
 
 
 class LetterExample(NamedTuple):
-    """The oldest of some dead letters."""
+    """The oldest one of several dead letters."""
 
     batch: int
     origin: str
@@ -127,7 +134,8 @@ class LetterExample(NamedTuple):
 class OpenLetters:
     """The open dead letters of one table, or those that name no table.
 
-    *example* is the oldest one with known coordinates; *keys* is how many rows are known to be out of date by them.
+    *example* is the oldest one whose message is known; *keys* is the number of rows known to be out of date because of
+    them.
     """
 
     by_code: Mapping[str, int] = field(default_factory=dict)
@@ -136,11 +144,10 @@ class OpenLetters:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return sum(self.by_code.values())
 
     def document(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The same as JSON values."""
         example = None if self.example is None else self.example._asdict()
         return {"open": self.count, "by_code": dict(self.by_code), "keys": self.keys, "example": example}
 
@@ -150,7 +157,7 @@ NO_LETTERS = OpenLetters()
 
 @dataclass(frozen=True)
 class LetterCounts:
-    """The open dead letters of a mirror; *foreign* is how many are of tables that are not mirrored.
+    """The open dead letters of a mirror; *foreign* is the number of those of tables that are not mirrored.
 
     *known* is False while they have to be counted again: there may be more.
     """
@@ -162,11 +169,11 @@ class LetterCounts:
 
     @property
     def count(self) -> int:
-        """How many are of concern to the mirror."""
+        """The number of dead letters that may affect the mirror, without *foreign* ones."""
         return self.without_table.count + sum(letters.count for letters in self.tables.values())
 
     def document(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The same as JSON values."""
         return {
             "known": self.known,
             "open": self.count,
@@ -177,7 +184,7 @@ class LetterCounts:
 
 
 def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
-    """Count the open dead letters of a mirror; it costs what is open, not what was read."""
+    """Count the open dead letters of a mirror. The cost depends on how many are open, not on how much was read."""
     o, m = t.open_letter.c, t.mirrored_table.c
     of_mirror = o.mirror == mirror
     unreadable = sa.select(o.source, o.code, sa.func.sum(o.letters)).where(of_mirror).group_by(o.source, o.code)
@@ -242,13 +249,16 @@ def _take_out(db: Connection, mirror: str, places: Iterable[LetterPlace]) -> Non
 
 
 def is_counted(ledger: Engine, mirror: str) -> bool:
-    """Whether every open dead letter of the log is in the ledger; so it is before the first run."""
+    """Whether the ledger has every open dead letter of the log; True before the first run."""
     rows = t.rows(ledger, sa.select(t.mirror.c.letters_counted).where(t.mirror.c.name == mirror))
     return all(counted for (counted,) in rows)
 
 
 def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
-    """Enter what the log holds, by batch; nothing when another batch than *committed* is the newest by then."""
+    """Replace the open dead letters by those found in the log, unless a batch after *committed* was added.
+
+    *letters* are those found, by batch.
+    """
     m, o, s = t.mirror.c, t.open_letter.c, t.settled_letter.c
     with ledger.begin() as db:
         now = db.execute(sa.select(m.committed).where(m.name == mirror).with_for_update()).one_or_none()
@@ -263,6 +273,6 @@ def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int
 
 
 def enter_letters(db: Connection, mirror: str, batch: int, letters: Iterable[SeenLetter]) -> None:
-    """Enter the dead letters of a batch, inside the transaction that completes it."""
+    """Add the dead letters of a batch, inside the transaction that completes it."""
     rows = [{"mirror": mirror, "batch": batch, "looked_to": 0, **letter._asdict()} for letter in letters]
     upsert(db, t.open_letter, rows, keys=["mirror", "batch", "origin", "place"], update=[])

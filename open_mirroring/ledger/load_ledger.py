@@ -1,6 +1,6 @@
-"""The load plan of a table: the parts of its initial load, bound before the first of them is read.
+"""Stores the load plan of a table: the parts (chunks) of its initial load, fixed before the first one is read.
 
-Confirming an intent moves its chunks to ``done``, so a load resumes where it stopped.
+Each published chunk is marked as done, so a load that was interrupted continues with the next chunk.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What a load reads, and how far it is; the id of a chunk is its place in *chunks*.
+    """What an initial load reads, and which parts are done; the id of a chunk is its index in *chunks*.
 
-    *settings* is what the mirror file said when it began. Chunks *together* share one intent: their keys are proved
-    unique only over all. Changes of batches after *hand_over_batch* are published over the load (G-08). *shortest* has
-    the bytes of the shortest value of columns that the source may fill up (G-86); *extra* are of no source (G-118).
+    *settings* are the mirror file's when the load began. With *together*, all chunks are published at once, because
+    their keys are checked for duplicates only over all of them. Changes of batches after *hand_over_batch* are
+    published over the load (G-08). *shortest* is the length in bytes of the shortest value, for columns that the source
+    may pad (G-86). *extra* are the columns of `extra_columns` (G-118).
     """
 
     settings: str
@@ -45,12 +46,12 @@ class LoadPlan:
 
     @property
     def schema(self) -> TableSchema:
-        """The landing columns."""
+        """The columns at the target."""
         return TableSchema((*(column.landing for column in self.columns), *self.extra))
 
     @property
     def remaining(self) -> tuple[int, ...]:
-        """Ids of the chunks that are not published yet, in order."""
+        """The ids of chunks that are not published yet, in order."""
         return tuple(chunk for chunk in range(len(self.chunks)) if chunk not in self.done)
 
     @property
@@ -59,37 +60,35 @@ class LoadPlan:
         return len(self.done) == len(self.chunks)
 
     def having(self, shortest: Mapping[str, int], done: Iterable[int] = ()) -> LoadPlan:
-        """The plan with the shortest values of some more chunks (G-86), and those of them that are *done*."""
+        """The plan with the *shortest* values of more chunks (G-86), and with the chunks *done* marked as published."""
         least = {name: min(length, self.shortest.get(name, length)) for name, length in shortest.items()}
         return replace(self, shortest={**self.shortest, **least}, done=self.done.union(done))
 
     def to_json(self) -> str:
-        """The ledger's document."""
         return msgspec.json.encode(self, order="deterministic").decode()
 
     @classmethod
     def from_json(cls, text: str) -> LoadPlan:
-        """The plan that :meth:`to_json` wrote."""
         return msgspec.json.decode(text, type=cls)
 
 
 def chunk_text(chunks: Iterable[int]) -> str:
-    """The chunks of one intent as its work names them."""
+    """The ids of chunks that are published together, as JSON."""
     return json.dumps(list(chunks))
 
 
 def chunks_of(text: str) -> tuple[int, ...]:
-    """The chunk ids that :func:`chunk_text` wrote."""
+    """Parse the JSON of :func:`chunk_text`."""
     return tuple(json.loads(text))
 
 
 class HandOver(NamedTuple):
-    """What the log has of a table when its load begins.
+    """What the log contains of a table when its initial load begins.
 
-    *batch* is the newest committed one; *log_from* that up to which the log cannot be used for this generation, or was
-    dropped. *highest* is the table's highest position in the newest stream, None before its first change;
-    *highest_before* that up to *log_from*, of any table where the table was not mirrored for a time, and *own_before*
-    the same of the table alone. *begins_stream*: all of the newest stream comes over the load (G-128).
+    *batch* is the newest committed one. Batches up to *log_from* cannot be used since the last reset, or were dropped.
+    *highest* is the table's highest position in its newest stream, None before its first change; *highest_before* that
+    up to *log_from*, over all tables if this one was not mirrored for some time; *own_before* the same for this table
+    only. *begins_stream*: the entire newest stream is published over the load (G-128).
     """
 
     generation: int
@@ -102,22 +101,26 @@ class HandOver(NamedTuple):
 
     @property
     def above(self) -> str | None:
-        """A text above the newest transaction that was logged, to which changes compare; None in a first generation.
+        """A text above the newest logged transaction; None before the first reset.
 
-        It was committed before the source is read again: all its changes are in the load.
+        Changes above it are published over the load. That transaction was committed before the source is read, so the
+        load contains all its changes.
         """
         return None if self.generation == 1 else above(self.highest)
 
 
 class LoadLedger:
-    """The ledger as the initial load of a mirror's tables sees it."""
+    """The ledger of one mirror for initial loads."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine = engine
         self._mirror = mirror
 
     def hand_over(self, table_id: str) -> HandOver:
-        """What the log has of a table now: to be read before the source is (G-08; ``CHANGED_MEANWHILE``)."""
+        """What the log contains of a table now; to be called before its source is read (G-08).
+
+        Raises ``CHANGED_MEANWHILE`` if a batch bound before the table's reset is not in the log yet.
+        """
         c, b = t.mirrored_table.c, t.batch_table.c
         with self._engine.connect() as db:
             dropped = db.scalar(sa.select(newest_dropped(self._mirror))) or 0
@@ -137,19 +140,22 @@ class LoadLedger:
         return HandOver(row.generation, committed, lost, highest, highest_before, begins_stream, own_before)
 
     def ignored_up_to(self, name: str) -> str:
-        """The highest position of messages that were ignored of a table by its name at the source; empty: unknown."""
+        """The highest position of messages of a table that were ignored while it was not mirrored; empty if unknown."""
         with self._engine.connect() as db:
             found = FOREIGN_TABLES.one(db, self._mirror, name)
         return "" if found is None else found.highest
 
     def note_refused(self, table_id: str, why: str | None) -> None:
-        """Note why the load of a table cannot begin, or go on; None once it can."""
+        """Store why the load of a table cannot begin or continue; None once it can."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_refused=why))
 
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
-        """All chunks of a load are in the change log: its changes may be published; False when that was so before."""
+        """Record that all chunks of a load are in the change log, so that its rows are published like changes.
+
+        False if that was recorded before.
+        """
         c = t.mirrored_table.c
         done = replace(plan, done=frozenset(range(len(plan.chunks))))
         values = {"load_plan": done.to_json(), "load_state": "loaded", "published_batch": plan.hand_over_batch}
@@ -157,10 +163,11 @@ class LoadLedger:
             return t.change_tables(db, (c.id == table_id) & (c.load_state == "pending"), **values) == 1
 
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None, doubt: str = "") -> bool:
-        """Bind a plan and the stream position that continues it; False when the table has a plan already.
+        """Store a load plan, and the position from which changes follow it; False if the table has a plan already.
 
-        Column lists that only changes below the hand-over carry are forgotten. Changes below *stream_from* are in the
-        load; None: all are published. *doubt* is why the load may lack logged changes; empty: it does not.
+        After a reset, column lists of changes that the load replaces are forgotten. Changes below *stream_from* are in
+        the load; None: all changes are published. *doubt* is why the load may lack logged changes; empty if it does
+        not.
         """
         c = t.mirrored_table.c
         unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)

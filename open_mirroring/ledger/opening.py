@@ -1,6 +1,7 @@
-"""Opens a ledger: connections whose writes exclude each other, tables, and errors of databases as ours.
+"""Opens the ledger's database, creates or migrates its tables, and translates database errors.
 
-Public source: SQLite, *Result and Error Codes*; PostgreSQL, *Appendix A. PostgreSQL Error Codes*.
+On SQLite, transactions that may write exclude each other. Public source: SQLite, *Result and Error Codes*; PostgreSQL,
+*Appendix A. PostgreSQL Error Codes*.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 HEAD = "0002"
-"""The newest revision of the migrations. It is repeated here because Alembic loads slowly."""
+"""The newest revision of the migrations. It is repeated here because importing Alembic is slow."""
 _BUSY_SECONDS = 60
 _LOOK_SECONDS = 10
 _UPGRADE = threading.Lock()  # Alembic keeps the upgrade that is under way in module state: one at a time per process
@@ -68,10 +69,9 @@ _MOST_KEPT = 4
 def open_ledger(url: str, *, keep: bool = False) -> Engine:
     """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates those of an earlier revision.
 
-    With *keep* connections and compiled statements stay until :func:`close_ledgers`: without them a short run takes
-    half as long again. Otherwise each transaction has a connection of its own, which no fork of a worker inherits.
-    Raises what :func:`ledger_error` returns, and ``LEDGER_UNFIT`` for an unknown revision or another product's
-    database.
+    With *keep*, connections stay open until :func:`close_ledgers`; without them a short run takes half as long again.
+    Otherwise each transaction opens its own connection, so that no forked worker inherits one. Raises the errors of
+    :func:`ledger_error`, and ``LEDGER_UNFIT`` for an unknown revision or the database of another product.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -92,13 +92,13 @@ def open_ledger(url: str, *, keep: bool = False) -> Engine:
 
 
 def close_ledgers() -> None:
-    """Close the connections that ledgers of this process keep: SQLite's file may then be copied."""
+    """Close the connections that this process keeps open, so that SQLite's file can be copied."""
     for engine in _KEPT.values():
         engine.dispose()
 
 
 def ledger_to_look(url: str) -> Engine | None:
-    """Open a ledger to read it only; None when there is none yet. Nothing is created, and no writer kept waiting."""
+    """Open a ledger for reading only; None if it does not exist. Creates nothing, and no writer has to wait for it."""
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and not Path(parsed.database or "").is_file():
@@ -120,9 +120,9 @@ def _engine(url: URL, busy: int, *, keep: bool) -> Engine:
 
 
 def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None:
-    """Our error for one of the ledger's database; None for one that only its developers can fix.
+    """Translate an error of the ledger's database; None for a programming error.
 
-    Its text is not shown: it holds the statement, and may hold the address.
+    The database's text is not shown, because it contains the statement, and perhaps the address.
     """
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "pgcode", None) or ""
     for began, kind, name, what, way_out in _ERRORS:
@@ -136,7 +136,7 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
 
 
 def system_error(error: Exception) -> MirroringError | None:
-    """Our error for one that the ledger's database or a disk raised, or of want of memory; None for any other."""
+    """Translate an error of the ledger's database, of a disk, or for lack of memory; None for any other."""
     if isinstance(error, MemoryError):
         return memory_error()
     if isinstance(error, DatabaseError):
@@ -172,7 +172,7 @@ def _make_sqlite_readable(engine: Engine) -> None:
 
 
 def make_sqlite_transactional(engine: Engine) -> None:
-    """Let every transaction on *engine* take the write lock as it begins, and be on the disk when it ends."""
+    """Make every transaction take SQLite's write lock when it begins, and be on disk when it ends."""
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: object) -> None:

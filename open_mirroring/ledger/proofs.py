@@ -1,4 +1,4 @@
-"""Proofs in the ledger: the result of comparing a table with its source, when, and at which position."""
+"""Stores proofs: the results of comparing a table with its source, each with time and position."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _proof_of = msgspec.json.Decoder(Proof).decode
 
 
 class RecordedProof(NamedTuple):
-    """A proof of a table's generation as the ledger keeps it."""
+    """A proof of a table as the ledger stores it; *generation* counts the resets of the table."""
 
     id: str
     table_id: str
@@ -38,23 +38,22 @@ class ProofLedger:
         self._engine = engine
 
     def record(self, found: RecordedProof) -> None:
-        """Keep a proof, as a whole or not at all."""
         of = {"id": found.id, "table_id": found.table_id, "generation": found.generation}
         row = {**of, "proved_at": found.proof.proved_at, "document": msgspec.json.encode(found.proof).decode()}
         with self._engine.begin() as db:
             db.execute(t.proof.insert().values(row))
 
     def newest(self, table_ids: Iterable[str]) -> dict[str, RecordedProof]:
-        """The last proof by table id."""
+        """The last proof of each table, by table id."""
         return {one.table_id: one for one in self.since(_EVER, table_ids)}
 
     def since(self, moment: datetime, table_ids: Iterable[str]) -> list[RecordedProof]:
-        """The proofs of tables since a moment, and the newest one before it; the oldest first."""
+        """The proofs of tables since a moment, and the last one of each before it; oldest first."""
         c, m, earlier = t.proof.c, t.mirrored_table.c, t.proof.alias().c
         last = sa.select(sa.func.max(earlier.proved_at)).where(
             earlier.table_id == c.table_id, earlier.generation == c.generation, earlier.proved_at < moment
         )
-        # Of this generation only: what was proved of a table that was dropped since says nothing of the one now.
+        # Of this generation only: a proof from before a reset is not about the present table.
         query = (
             sa.select(t.proof)
             .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
@@ -63,13 +62,13 @@ class ProofLedger:
         return [_recorded(row) for row in t.rows(self._engine, query.order_by(c.proved_at))]
 
     def history(self, table_id: str, generation: int, limit: int) -> list[Proof]:
-        """The newest proofs of a table, the newest first."""
+        """The last *limit* proofs of a table, newest first."""
         c = t.proof.c
         query = sa.select(c.document).where(c.table_id == table_id, c.generation == generation)
         return [_proof_of(text) for (text,) in t.rows(self._engine, query.order_by(c.proved_at.desc()).limit(limit))]
 
     def approve(self, mirror: str, source: str, found: RecordedProof, reason: Reason) -> None:
-        """Keep in the audit who approved the correction of what a proof found, and why; once for each proof."""
+        """Record in the audit trail who approved correcting the rows that a proof found, and why; once per proof."""
         c = t.audit.c
         said = sa.select(c.detail).where(c.mirror == mirror, c.source == source, c.event == APPROVED)
         detail = {"who": reason.who, "why": reason.why, "proof": found.id, "generation": found.generation}
@@ -79,7 +78,7 @@ class ProofLedger:
             audit(db, mirror, source, APPROVED, {**detail, "keys": len(found.proof.keys)})
 
     def find(self, proof_id: str) -> RecordedProof | None:
-        """The proof of this id."""
+        """The proof with this id; None if there is none."""
         with self._engine.connect() as db:
             row = db.execute(sa.select(t.proof).where(t.proof.c.id == proof_id)).one_or_none()
         return None if row is None else _recorded(row)

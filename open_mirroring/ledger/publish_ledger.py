@@ -1,4 +1,8 @@
-"""The ledger transactions of publishing, each for many tables at once: rows are changed only by compare-and-set."""
+"""The ledger transactions of publishing, each for many tables. A row changes only if its version is the expected one.
+
+An *intent* records which file numbers and changes are published next. It is *sealed* with the staged files that get
+these numbers, and *confirmed* once all of them are in the landing zone.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,9 @@ from open_mirroring.protocols.resetting import ResetStage
 
 
 class StagedDetails(NamedTuple):
-    """What a staging attempt learned, sealed with its files and recorded when they are confirmed.
+    """What staging the files of an intent found out: it is sealed with them, and recorded when they are confirmed.
 
-    *shortest* has the bytes of the shortest value of loaded columns whose type nothing tells.
+    *shortest* is the length in bytes of the shortest value, for loaded columns whose SQL type is unknown.
     """
 
     columns: TableSchema
@@ -36,14 +40,18 @@ class StagedDetails(NamedTuple):
 
 
 class PublishLedger:
-    """The ledger as the publish protocol of a mirror's tables sees it; tables are named by their id."""
+    """The ledger of one mirror for publishing; tables are identified by id.
+
+    Methods that get versions change only rows with that version; for others they return ``Lost``, because another
+    process has taken over.
+    """
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine = engine
         self._mirror = mirror
 
     def acquire(self, table_ids: Iterable[str]) -> dict[str, Owned]:
-        """Raise the rows' versions and return them: earlier owners are fenced off."""
+        """Take over the rows of tables: raise their versions, so that writes by earlier processes are refused."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             ids = list(table_ids)
@@ -51,13 +59,13 @@ class PublishLedger:
             return self._owned(db, ids)
 
     def establish(self, markers: Mapping[str, tuple[int, str]]) -> dict[str, Owned | Lost]:
-        """The folders with metadata and marker, by its ETag, are in place."""
+        """Record that tables' folders exist, with metadata and marker file; *markers* has version and ETag by table."""
         return self._each(
             {id_: (version, {"established": True, "marker_etag": etag}) for id_, (version, etag) in markers.items()}
         )
 
     def intend(self, intents: Mapping[str, tuple[int, Intent]]) -> dict[str, Owned | Lost]:
-        """Open an intent per table; refused where one is open."""
+        """Open an intent for each table; ``Lost`` if one is open or the table is stopped."""
         c = t.mirrored_table.c
         return self._each(
             {id_: (version, {"intent": _intent_json(intent, None)}) for id_, (version, intent) in intents.items()},
@@ -65,7 +73,7 @@ class PublishLedger:
         )
 
     def seal(self, manifests: Mapping[str, tuple[int, Sequence[StagedFile], StagedDetails]]) -> dict[str, Owned | Lost]:
-        """Bind the staged objects to the numbers of the open intents; refused where they are bound already."""
+        """Fix which staged files get the numbers of the open intents; ``Lost`` if that is fixed already."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             opened = dict(db.execute(sa.select(c.id, c.intent).where(c.id.in_(manifests))).tuples().all())
@@ -79,7 +87,10 @@ class PublishLedger:
         return {table_id: owned.get(table_id, Lost()) for table_id in manifests}
 
     def confirm(self, versions: Mapping[str, int]) -> dict[str, Owned | Lost]:
-        """All files of the open intents were seen: numbers, published batch and what the staging learned move on."""
+        """Record that all files of the open intents were seen in the landing zone, and close the intents.
+
+        This advances file numbers and published batch, and stores columns, counts and dead letters found by staging.
+        """
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             # Locked, so that what is written is made of the very rows that the versions are compared with.
@@ -92,7 +103,7 @@ class PublishLedger:
         return {table_id: owned.get(table_id, Lost()) for table_id in versions}
 
     def stop(self, stops: Mapping[str, tuple[int, str, str]]) -> dict[str, Owned | Lost]:
-        """Stop tables with a code and what was found."""
+        """Stop tables; *stops* has version, code and text by table."""
         return self._each({id_: (version, stopped(code, what)) for id_, (version, code, what) in stops.items()})
 
     def _each(
@@ -127,7 +138,7 @@ class PublishLedger:
 
 
 def table_row(row: Any) -> TableRow:
-    """The protocol's view of a ledger row."""
+    """Convert a table's ledger row to the form that the publish protocol uses."""
     reset = ResetRecord.of(row.reset)
     return TableRow(
         version=row.version,

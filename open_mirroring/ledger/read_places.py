@@ -1,4 +1,4 @@
-"""Keeps in the ledger which places of each partition were read, as runs; closes gaps that somebody accepts as lost."""
+"""Stores which offsets of each partition were read, and closes gaps that an operator accepts as lost."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _CAPTURED = ".avro"
 
 
 def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> None:
-    """Add the places that batch *number* read for the first time, inside the transaction that completes it.
+    """Add the offsets that batch *number* read for the first time, inside the transaction that completes it.
 
-    Noted of the tables (G-143): partitions that come up late, and Capture files whose names show no partition.
+    Tables are noted as unverified if a partition began late, or the names of Capture files do not show their partition
+    (G-143).
     """
     found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
     if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:
@@ -42,14 +43,17 @@ def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> Non
 
 
 def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loaded: bool = False) -> None:
-    """Note it of every table; *only_loaded* leaves out those of which reports tell it as ``BEGUN_LATE``."""
+    """Note of every table why any of its rows may lack changes; with *only_loaded*, only of those with an initial load.
+
+    The others report it as ``BEGUN_LATE``.
+    """
     m = t.mirrored_table.c
     which = (m.mirror == mirror) & (m.load_state == "loaded" if only_loaded else sa.true())
     note_from_now(db, db.execute(sa.select(m.id, m.generation).where(which)), NoteKind.ROWS, [why], number)
 
 
 def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
-    """Count the places between those that were read as read, too; by partition which they are."""
+    """Mark the offsets between those that were read as read. Returns these gaps by partition."""
     read = PLACES.of(db, mirror)
     missing = {name: found for name, runs in read.items() if (found := gaps(runs))}
     PLACES.put(db, mirror, {name: [Run(read[name][0].first, read[name][-1].last)] for name in missing})
@@ -57,7 +61,10 @@ def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
 
 
 def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> int:
-    """Accept that the offsets between those that were read are lost; how many, once for each *request* (G-30)."""
+    """Accept unread offsets between those that were read as lost. Returns how many.
+
+    A *request* id that was used before returns its first result (G-30).
+    """
 
     def effect(db: Connection, _: Any) -> Effect | None:
         missing = close_gaps(db, mirror)

@@ -1,4 +1,4 @@
-"""Reads the ledger for planning, reconciliation, status and Airflow. Nothing here writes."""
+"""Reads the ledger for planning, reconciliation, status and Airflow; nothing here writes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ _TABLES_PER_QUERY = 200
 
 
 class MirrorState(NamedTuple):
-    """A mirror's own row: newest batch in the log, the batch under way since when, if any, and a stop of extraction."""
+    """The ledger row of a mirror.
+
+    *committed* is the newest batch in the change log, *open_batch* the one under way since *open_since*.
+    *homeless_rejects* counts dead letters that name no table. The log may lack the batches up to *dropped*.
+    """
 
     committed: int
     open_batch: int | None
@@ -54,18 +58,18 @@ class MirrorState(NamedTuple):
     open_since: datetime | None = None
 
     def refuse_stopped(self, mirror: str) -> None:
-        """Refuse to go on with a mirror whose reading is stopped, with the code of the stop."""
+        """Raise the stop of a mirror, with its code, if its reading is stopped."""
         if self.stop_code is not None:
             way_out = "see the runbook's section of this code, then `open-mirroring resume-extraction`"
             raise TerminalError(self.stop_code, f"mirror {mirror!r} is stopped: {self.stop_what}", way_out=way_out)
 
 
 class GenerationStart(NamedTuple):
-    """What the present generation of a table starts with.
+    """How a table began after its last reset, or at first.
 
-    *load_refused* is why the load could not start last. Changes of stream *stream_epoch* below *stream_from* are in the
-    load; batches up to *log_from* are not part of the generation. *newest_load* is the source's full load in the log
-    with which it starts (G-125), *accepted* who accepted a later one.
+    *load_refused* is why the initial load could not begin at the last attempt. Changes of the stream *stream_epoch*
+    below *stream_from* are in the load; batches up to *log_from* do not count. *newest_load* is the source's full load
+    in the log with which the table began (G-125), *accepted* who accepted a later one.
     """
 
     load_state: str = "none"
@@ -79,10 +83,11 @@ class GenerationStart(NamedTuple):
 
 
 class TableState(NamedTuple):
-    """A mirrored table as the ledger knows it; *keys* and *columns* as the source names them.
+    """A mirrored table as the ledger has it; *keys* and *columns* have the source's names.
 
-    *waiting_rows* are of published batches whose transactions have not ended. *text*: None is Parquet. *key_names* are
-    the target's (G-120). *types* are the mirror file's when columns were published or compared last (G-129).
+    *waiting_rows* counts changes of published batches whose transactions are not complete. *text* is the format of
+    delimited text; None: Parquet. *key_names* are the names at the target, if different (G-120). *types* is the setting
+    with which columns were published or compared last (G-129).
     """
 
     id: str
@@ -101,12 +106,12 @@ class TableState(NamedTuple):
 
     @property
     def stop_code(self) -> str | None:
-        """The code of its stop; None: it is not stopped."""
+        """The code of its stop; None if it is not stopped."""
         return self.row.stop
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
-        """The key columns as the target names them."""
+        """The key columns under their names at the target."""
         return tuple(self.key_names.get(key, key) for key in self.keys)
 
     @property
@@ -116,21 +121,22 @@ class TableState(NamedTuple):
 
     @property
     def metadata_properties(self) -> Mapping[str, object] | None:
-        """What its ``_metadata.json`` says of delimited text; None for Parquet."""
+        """The properties of delimited text for its ``_metadata.json``; None for Parquet."""
         return None if self.text is None else self.text.properties(self.landed_keys)
 
     @property
     def is_beginning(self) -> bool:
-        """Nothing of this generation, or only a part of its load, is published yet; a load may go through the log."""
+        """Whether nothing is published since the last reset, or only a part of the initial load."""
         if self.start.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
         return self.start.load_state == "pending" or not self.row.confirmed
 
 
 class ColumnRecords(NamedTuple):
-    """What the ledger keeps of one table's columns: lists by first position, ordinals of streams, and decisions.
+    """What the ledger has of one table's columns: lists by first position, and operators' decisions.
 
-    *former* is how columns of earlier rows are read in this generation, as its first publication noted it.
+    *epochs* are the numbers of the table's streams; *former* is how columns of earlier rows are read since the last
+    reset.
     """
 
     lists: Sequence[ColumnList] = ()
@@ -140,7 +146,7 @@ class ColumnRecords(NamedTuple):
 
 
 class PublishedFile(NamedTuple):
-    """A confirmed file of a table's present generation."""
+    """A data file of a table that was seen in the landing zone, since the table's last reset."""
 
     number: int
     etag: str
@@ -156,9 +162,9 @@ class PublishedFile(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A confirmed publication of a table: its log batches (from excluded, to included) and what became of changes.
+    """A completed publication of a table: its log batches (*batch_from* excluded), and its changes by outcome.
 
-    *position_to* is where transactions were cut; None: nothing was held back.
+    *position_to* is the position up to which transactions were complete; None: nothing was held back.
     """
 
     version: int
@@ -171,11 +177,11 @@ class Publication(NamedTuple):
 
 
 CommittedBatch = tuple[int, Mapping[str, int], datetime]
-"""Number of a batch of the change log, its messages by disposition, and when it was committed."""
+"""Number of a batch of the change log, its messages by outcome, and when it was committed."""
 
 
 class Waiting(NamedTuple):
-    """What the log holds of a table above its published batch; *since* is when the oldest of it was committed."""
+    """The logged but unpublished changes of a table; *since* is when the oldest of their batches was committed."""
 
     batches: int = 0
     changes: int = 0
@@ -183,7 +189,7 @@ class Waiting(NamedTuple):
 
 
 class LedgerReader:
-    """Read-only view of one mirror."""
+    """Read-only access to the ledger of one mirror."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self.engine = self._engine = engine
@@ -193,26 +199,29 @@ class LedgerReader:
         return t.rows(self._engine, query)
 
     def mirror(self) -> MirrorState:
-        """The mirror's row; all zero before the first run."""
+        """The mirror's row; zeros and None before the first run."""
         c = t.mirror.c
         of_batch, of_stop = (c.committed, c.open_number), (c.stop_code, c.stop_what)
         query = sa.select(*of_batch, *of_stop, c.homeless_rejects, c.dropped, c.open_bound_at)
         return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
-        """Every table of the mirror by source name, or this one."""
+        """The tables of the mirror by source name; only *source*, if given."""
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source)
         rows = self._rows(query if source is None else query.where(c.source == source))
         return {row.source: _table_state(row) for row in rows}
 
     def starts(self, table_id: str) -> dict[str, int]:
-        """By partition a place behind which no row of the table's first full load can stand (K-67)."""
+        """By partition, the place of a table's first change: no row of its first full load can come after it (K-67)."""
         with self._engine.connect() as db:
             return STARTS.of(db, table_id)
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
-        """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any."""
+        """By source table, what its batches above the number in *after*, up to *up_to*, contain of it.
+
+        Tables without such batches are left out.
+        """
         if not after:
             return {}
         c = t.batch_table.c
@@ -223,7 +232,10 @@ class LedgerReader:
         return t.grouped((row.source, _contents(row)) for row in wanted)
 
     def waiting(self) -> dict[str, Waiting]:
-        """What waits in the log by source table; only tables of which something does. It costs what waits."""
+        """By source table, its logged but unpublished changes; tables without are left out.
+
+        The cost depends on how much waits, not on the size of the log.
+        """
         m, b = t.mirrored_table.c, t.batch_table.c
         above = (b.mirror == m.mirror) & (b.source == m.source) & (b.batch > m.published_batch)
         counted = (m.source, sa.func.count(b.batch.distinct()), sa.func.sum(b.rows), sa.func.min(b.batch))
@@ -233,18 +245,18 @@ class LedgerReader:
         return {source: Waiting(batches, int(rows), times.get(first)) for source, batches, rows, first in found}
 
     def newest_batches(self) -> dict[str, int]:
-        """The newest batch with rows of each table, by source; only tables that have one."""
+        """By source table, the newest batch with changes of it; tables without are left out."""
         m, b = t.mirrored_table.c, t.batch_table.c
         newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
         found = self._rows(sa.select(m.source, newest).where(m.mirror == self._mirror))
         return {source: batch for source, batch in found if batch is not None}
 
     def highest(self, source: str, up_to: int) -> dict[str, str]:
-        """The highest position of a table per epoch in the batches up to *up_to*."""
+        """The highest position of a table in each stream, in the batches up to *up_to*."""
         return self.highest_of({source: up_to}).get(source, {})
 
     def highest_of(self, up_to: Mapping[str, int]) -> dict[str, dict[str, str]]:
-        """The highest position per epoch by source table, in its batches up to the number given for it."""
+        """By source table, its highest position in each stream, in its batches up to the given number."""
         c = t.batch_table.c
         query = sa.select(c.source, c.epoch, sa.func.max(c.max_pos)).group_by(c.source, c.epoch)
         found: dict[str, dict[str, str]] = {}
@@ -255,13 +267,16 @@ class LedgerReader:
         return found
 
     def highest_in(self, epochs: Collection[str]) -> str:
-        """The highest position that any table shows in these streams; empty if none does."""
+        """The highest position of any table in these streams; empty if there is none."""
         c = t.batch_table.c
         query = sa.select(sa.func.max(c.max_pos)).where(c.mirror == self._mirror, c.epoch.in_(list(epochs)))
         return str(t.first(self._engine, query) or "")
 
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
-        """What kept batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text."""
+        """The contents of a table in batches up to *up_to* that are still in the log.
+
+        *reaching* maps streams to positions: only batches with a change at or above that position are included.
+        """
         c = t.batch_table.c
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
         query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to, reached)
@@ -269,24 +284,24 @@ class LedgerReader:
         return [_contents(row) for row in self._rows(query.order_by(c.batch))]
 
     def completeness(self, batch: int) -> Completeness | None:
-        """How complete the log was after a batch; None where no complete position was kept then."""
+        """The completeness of the log after a batch; None if no complete position is kept."""
         c = t.log_batch.c
         query = sa.select(c.completeness).where(c.mirror == self._mirror, c.number == batch)
         text = t.first(self._engine, query)
         return None if text is None else Completeness.from_json(text)
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
-        """The column lists of tables in the order of their first position."""
+        """By table id, the sets of columns that its rows had, sorted by the first position of such a row."""
         with self._engine.connect() as db:
             found = COLUMN_LISTS.of_each(db, table_ids)
         return {table: sorted(lists.values(), key=attrgetter("first_pos")) for table, lists in found.items()}
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
-        """The type of each column by which all changes of a table that were ever logged carry it."""
+        """The SQL type of each column of a table, for columns that had one type in all changes ever logged."""
         return {name: types.pop() for name, types in self.logged_types(table_id).items() if len(types) == 1}
 
     def logged_types(self, table_id: str) -> dict[str, set[str]]:
-        """All types of each column by which changes of a table that were ever logged carry it."""
+        """All SQL types of each column of a table in the changes that were ever logged."""
         found: dict[str, set[str]] = {}
         for one in self.column_lists([table_id]).get(table_id, ()):
             if not all(map(is_load_epoch, one.seen)):
@@ -295,7 +310,7 @@ class LedgerReader:
         return found
 
     def column_records(self, tables: Iterable[TableState]) -> dict[str, ColumnRecords]:
-        """What the ledger keeps of the columns of each table, by its id."""
+        """By table id, what the ledger has of its columns."""
         tables = [*tables]
         ids = [table.id for table in tables]
         lists, epochs = self.column_lists(ids), self.epochs(ids)
@@ -306,17 +321,20 @@ class LedgerReader:
         }
 
     def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
-        """Per table the columns that are gone at the source, as publications met them (G-60)."""
+        """By table id, the columns that publishing found to be dropped at the source (G-60)."""
         return self._notes(tables, NoteKind.GONE)
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
-        """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""
+        """By table id, notes on columns in which rows may differ from the source until a proof compares them (G-07)."""
         noted = self._notes(tables, *UNVERIFIED)
         found = {table: [one for one in notes if not one.verified] for table, notes in noted.items()}
         return {table: notes for table, notes in found.items() if notes}
 
     def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
-        """Per table the names and patterns of columns that rows may lack which were read before, verified or not."""
+        """By table id, the names and patterns that were added to `columns`, so that rows read earlier lack them.
+
+        Includes those that a proof has verified.
+        """
         found = self._notes(tables, NoteKind.TAKEN)
         return {table: [one.column for one in notes] for table, notes in found.items()}
 
@@ -325,34 +343,37 @@ class LedgerReader:
             return column_notes(db, {table.id: table.row.generation for table in tables}, *kinds)
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
-        """Per table the ordinal of every stream incarnation."""
+        """By table id, the number of each stream in the order of the table's streams, by stream name.
+
+        A new stream begins when streaming is set up again.
+        """
         with self._engine.connect() as db:
             return EPOCHS.of_each(db, table_ids)
 
     def rejected(self, table_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-        """Per table the changes that could not be typed."""
+        """By table id, the changes whose values do not fit their types, as rows of ``rejected_change``."""
         c = t.rejected_change.c
         query = sa.select(t.rejected_change).where(c.table_id.in_(list(table_ids)))
         return t.grouped((row.table_id, dict(row._mapping)) for row in self._rows(query))
 
     def mirror_horizon(self) -> MirrorHorizon | None:
-        """The horizon of the mirror; None while maintenance never moved it."""
+        """The horizon of the mirror: up to where changes are final; None if maintenance has not set it yet."""
         with self._engine.connect() as db:
             return MIRROR_HORIZON.one(db, self._mirror)
 
     def horizons(self, tables: Iterable[TableState]) -> dict[str, TableHorizon]:
-        """Per table H, as far as maintenance has set it for its present generation."""
+        """By table id, its horizon, if maintenance has set it since the last reset."""
         lives = {table.id: table.row.generation for table in tables}
         with self._engine.connect() as db:
             found = {table: kept[""] for table, kept in TABLE_HORIZON.of_each(db, lives).items()}
         return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
-        """Confirmed files of a table above a number, in order."""
+        """The published files of a table with numbers above *above*, in order."""
         return self.published_above({table_id: (generation, above)}).get(table_id, [])
 
     def published_above(self, numbers: Mapping[str, tuple[int, int]]) -> dict[str, list[PublishedFile]]:
-        """Confirmed files in order by table id, given each table's generation and the number above which to look."""
+        """By table id, its published files in order; *numbers* has generation and the file number to look above."""
         c = t.published_file.c
         found: dict[str, list[PublishedFile]] = {}
         wanted = sa.select(c.table_id, *(c[name] for name in PublishedFile._fields)).order_by(c.table_id, c.number)
@@ -363,7 +384,7 @@ class LedgerReader:
         return found
 
     def publications(self, generations: Mapping[str, int]) -> dict[str, list[Publication]]:
-        """Confirmed publications in order by table id, given each table's generation."""
+        """By table id, its completed publications in order. *generations* has the generation of each table."""
         c = t.publication.c
         found: dict[str, list[Publication]] = {}
         wanted = sa.select(c.table_id, *(c[name] for name in Publication._fields)).order_by(c.table_id, c.version)
@@ -374,7 +395,10 @@ class LedgerReader:
         return found
 
     def totals(self, tables: Mapping[str, TableState]) -> dict[str, Counter[str]]:
-        """Sums over the publications of tables' generations: how many, their changes, and what became of these."""
+        """By source table, sums over its publications since the last reset.
+
+        Each counter has ``publications``, and changes by outcome, such as ``upserts`` and ``duplicates``.
+        """
         c, lives = t.publication.c, {table.id: source for source, table in tables.items()}
         query = sa.select(c.table_id, c.counts).join(t.mirrored_table, self._of_life(c)).where(c.table_id.in_(lives))
         found = {source: Counter(publications=0) for source in tables}
@@ -383,7 +407,7 @@ class LedgerReader:
         return found
 
     def published_at(self) -> dict[str, datetime]:
-        """When the newest publication of each table was confirmed, by table id."""
+        """By table id, when its newest publication was confirmed."""
         c, newer = t.publication.c, t.publication.alias().c
         newest = sa.select(sa.func.max(newer.version)).where(
             newer.table_id == t.mirrored_table.c.id, newer.generation == t.mirrored_table.c.generation
@@ -398,34 +422,34 @@ class LedgerReader:
         return sa.and_(c.table_id == m.id, c.generation == m.generation)
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
-        """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
+        """By table id, the highest file number that was confirmed before a moment; tables without are left out."""
         c = t.published_file.c
         ours = (t.mirrored_table.c.mirror == self._mirror) & (c.confirmed_at < confirmed_before)
         query = sa.select(c.table_id, sa.func.max(c.number)).join(t.mirrored_table, self._of_life(c))
         return dict(self._rows(query.where(ours).group_by(c.table_id)))
 
     def published_bytes(self, since: datetime) -> int:
-        """Bytes of the files confirmed since a moment, in whatever generation of their table."""
+        """Bytes of all files confirmed since a moment, including those from before a reset."""
         c, m = t.published_file.c, t.mirrored_table.c
         query = sa.select(sa.func.sum(c.size)).join(t.mirrored_table, c.table_id == m.id)
         ours = (m.mirror == self._mirror) & (c.confirmed_at >= since)
         return int(t.first(self._engine, query.where(ours)) or 0)
 
     def batches(self, above: int = 0) -> list[CommittedBatch]:
-        """Committed batches above a number, in order."""
+        """The committed batches above a number, in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
         found = self._rows(query.order_by(c.number))
         return [(number, counts_of(manifest), at) for number, manifest, at in found]
 
     def batch_times(self) -> list[LoggedBatch]:
-        """Every committed batch in order."""
+        """Bind and commit times of all committed batches, in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
         return [LoggedBatch(*row) for row in self._rows(query)]
 
     def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
-        """When each of some batches was committed."""
+        """When each of these batches was committed."""
         c, wanted = t.log_batch.c, sorted(batches)
         found: dict[int, datetime] = {}
         for start in range(0, len(wanted), _TABLES_PER_QUERY):
@@ -434,13 +458,16 @@ class LedgerReader:
         return found
 
     def manifests(self) -> dict[int, Manifest]:
-        """What was sealed for every committed batch."""
+        """By number, the manifest of each committed batch."""
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest).where(c.mirror == self._mirror)
         return {number: Manifest.from_json(text) for number, text in self._rows(query.order_by(c.number))}
 
     def bound(self, up_to: int | None = None) -> dict[str, int]:
-        """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""
+        """By source file or partition, the first byte or offset that does not belong to a batch yet.
+
+        With *up_to*, only files and partitions whose last range is in a batch up to that number.
+        """
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to).where(c.mirror == self._mirror).order_by(c.name)
         query = query if up_to is None else query.where(c.batch <= up_to)
@@ -479,15 +506,16 @@ def _contents(row: Any) -> BatchContents:
 
 
 NOTHING = ""
-"""Below every position."""
+"""Sorts below every position."""
 LOADED = position_order(0, "")
-"""Below every change, and above the rows of a load: these are complete whatever the partitions have shown."""
+"""Sorts below every change, and above the rows of an initial load, which need not wait for complete transactions."""
 
 
 class Unpublished(NamedTuple):
-    """What is between two published sets, from the ledger alone: contents of batches, each opened as a whole.
+    """The contents of batches that a publication reads, and of those that wait.
 
-    *arrived* hold something to publish; *released* were published, and waited for transactions; *waiting* wait now.
+    *arrived* are new batches with something to publish; *released* were published in part and had changes that waited
+    for the end of their transactions; *waiting* still do. A batch is read entirely or not at all.
     """
 
     arrived: Sequence[BatchContents]
@@ -498,7 +526,10 @@ class Unpublished(NamedTuple):
 def next_changes(
     reader: LedgerReader, tables: Mapping[str, TableState], committed: int, *, whole_transactions: bool
 ) -> dict[str, Work]:
-    """The next work of every table that has some, by source; a few queries for all tables together."""
+    """By source table, the changes to publish next; tables without are left out. A few queries for all tables.
+
+    With *whole_transactions*, only changes up to the complete position are published.
+    """
     contents = reader.contents({source: state.row.published_batch for source, state in tables.items()}, committed)
     cut = [s for s in tables.values() if whole_transactions or s.row.published_position is not None]
     epochs = reader.epochs(state.id for state in cut) if cut else {}
@@ -519,7 +550,10 @@ def next_changes(
 
 
 def changes_up_to(reader: LedgerReader, state: TableState, work: Work, limit: str) -> Work | None:
-    """The part of a table's next work that lies up to a place over all stream incarnations; None where nothing does."""
+    """Limit the next publication of a table to changes up to the position *limit*; None if there are none.
+
+    *limit* is a position over all streams of the table.
+    """
     ordinals = reader.epochs([state.id]).get(state.id, {})
     start = published_position(reader, state, ordinals)
     if limit <= start:
@@ -531,7 +565,10 @@ def changes_up_to(reader: LedgerReader, state: TableState, work: Work, limit: st
 
 
 def published_position(reader: LedgerReader, state: TableState, ordinals: Mapping[str, int]) -> str:
-    """The position up to which the target has its batches: where none was kept, the highest that is in them."""
+    """The position up to which the target has the changes of its published batches, over all streams.
+
+    If none is stored, it is the highest position in these batches.
+    """
     if state.row.published_position is not None:
         return state.row.published_position
     highest = reader.highest(state.source, state.row.published_batch) if state.row.published_batch else {}
@@ -545,7 +582,7 @@ def unpublished(
     contents: Sequence[BatchContents],
     ordinals: Mapping[str, int],
 ) -> Unpublished:
-    """What *work* publishes of a table whose batches above the published one hold *contents*."""
+    """Which batches a publication reads. *contents* are those of the table's batches above its published batch."""
     start, end = work.position_from, work.position_to
 
     def begins_within(part: BatchContents) -> bool:
@@ -553,7 +590,7 @@ def unpublished(
         ordinal = ordinals.get(part.epoch)
         return end is None or ordinal is None or position_order(ordinal, part.lowest) <= end
 
-    # Contents of one batch may share their files: it is opened as a whole or not at all.
+    # Contents of one batch may share their files: it is read entirely or not at all.
     opened = {part.batch for part in contents if begins_within(part)}
     released: list[BatchContents] = []
     if start and (end is None or end > start):

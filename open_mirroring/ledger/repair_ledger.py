@@ -1,4 +1,7 @@
-"""The ledger's records of repairs: requested, sealed, done. Each is an audit entry, written before its effect."""
+"""Records repairs, which publish a lost file number again: requested, sealed and done, as entries of the audit trail.
+
+Each entry is written before its effect, so an interrupted repair continues.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 
 
 class RepairLedger:
-    """The repairs of one mirror, each of a number of the table's present generation (``REPAIR_REFUSED``)."""
+    """The repairs of one mirror. Methods raise ``REPAIR_REFUSED`` if the table was reset in the meantime."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine, self._mirror = engine, mirror
 
     def open_repair(self, source: str, generation: int, number: int) -> StagedFile | None:
-        """The object that becomes the number by a repair that is not done; None where none is sealed."""
+        """The staged file of a repair that is sealed but not done; None if there is none."""
         c = t.audit.c
         query = sa.select(c.event, c.detail).where(c.mirror == self._mirror, c.source == source)
         found: StagedFile | None = None
@@ -38,7 +41,7 @@ class RepairLedger:
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:
-        """Record a request; its outcome where it came to its end before."""
+        """Record a request for a repair. Returns its outcome if it is finished already, else None."""
         with self._engine.begin() as db:
             locked_table(db, self._mirror, source)
             found = requests.known(db, self._mirror, asked)
@@ -47,18 +50,18 @@ class RepairLedger:
         return found or None
 
     def request(self, source: str, generation: int, number: int, digest: str, proof: str, reason: Reason) -> None:
-        """Record who wants a number published again, why, and what proves that it may be."""
+        """Record who wants a file number published again, why, and what proves that this is safe."""
         with self._engine.begin() as db:
             detail = {**reason._asdict(), "proof": proof, "digest": digest}
             self._write(db, source, REQUESTED, generation, number, detail)
 
     def seal(self, source: str, generation: int, number: int, staged: StagedFile) -> None:
-        """Record the one object that may become the number."""
+        """Record the one staged file that may get the number."""
         with self._engine.begin() as db:
             self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
 
     def confirm(self, source: str, generation: int, number: int, digest: str, etag: str, size: int) -> None:
-        """The number was seen with its digest: the ledger knows its new object."""
+        """Record that the number exists again with the same digest, and store the ETag and size of the new file."""
         c = t.published_file.c
         with self._engine.begin() as db:
             row = locked_table(db, self._mirror, source)

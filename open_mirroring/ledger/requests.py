@@ -1,7 +1,7 @@
-"""Requests and their outcomes: one approval has one effect (G-30).
+"""Stores requests of operators and their outcomes, so that one approval has one effect even if it is sent twice (G-30).
 
-A request is recorded in the transaction that begins its effect, and finished in the one that ends it. An empty id
-belongs to no request and is not recorded.
+A request is recorded in the transaction that begins its effect, and finished in the one that ends it. A request with an
+empty id is not recorded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
 ACCEPT_EPOCH, ACCEPT_LETTERS = "accept-epoch", "accept-dead-letters"
 ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_RELOAD = "accept-schema", "accept-table", "accept-reload"
 RESETS = (RELOAD, DROP)
-"""A later reset of a table takes an earlier one over, and ends it with its own end."""
+"""A later reset of a table takes over an earlier one; both requests end with it."""
 
 
 class Asked(NamedTuple):
-    """A request: what is asked for, of which table (empty: of the mirror), and of which part of it."""
+    """A request: its id, the action, the source table (empty: the mirror), and the part of it, such as a column."""
 
     request: str
     action: str
@@ -38,7 +38,10 @@ class Asked(NamedTuple):
 
 
 def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
-    """The outcome of a request, empty while it is under way; None when no request had this id yet."""
+    """The outcome of a request, empty while it is under way; None if no request had this id yet.
+
+    Raises ``ARGUMENT_INVALID`` if the id was used for another request.
+    """
     if not asked.request:
         return None
     c = t.decision_request.c
@@ -58,13 +61,13 @@ def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None
 
 
 def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
-    """The outcome of a finished request; None for one that is under way or unknown."""
+    """The outcome of a finished request; None if it is under way or unknown."""
     with ledger.connect() as db:
         return known(db, mirror, asked) or None
 
 
 Effect = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""What a decision did: the outcome, for whoever asks again, and what the audit says in addition to who and why."""
+"""What a decision did: the outcome, which is returned if it is requested again, and details for the audit trail."""
 
 
 def decide(
@@ -75,10 +78,10 @@ def decide(
     reason: Reason,
     effect: Callable[[Connection, Any], Effect | None],
 ) -> Mapping[str, Any]:
-    """Take a decision in one transaction, which also writes it into the audit; its outcome.
+    """Carry out a decision in one transaction, with its audit entry. Returns the outcome.
 
-    The row is locked first, so that of two that ask alike one waits for the other, and gets the outcome (G-30).
-    *effect* gets the row of the table, or of the mirror, and returns None when there was nothing to do.
+    *effect* gets the ledger row of the table or mirror, and returns None if there was nothing to do. The row is locked
+    first: of two equal requests one waits for the other and returns its outcome (G-30).
     """
     with ledger.begin() as db:
         if asked.source:
@@ -97,7 +100,7 @@ def decide(
 
 
 def locked_table(db: Connection, mirror: str, source: str) -> Any:
-    """The row of a table, locked until the transaction ends; raises ``ARGUMENT_INVALID``."""
+    """The ledger row of a table, locked until the transaction ends. Raises ``ARGUMENT_INVALID`` if there is none."""
     c = t.mirrored_table.c
     query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
     row = db.execute(query).one_or_none()
@@ -107,14 +110,14 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
 
 
 def table_unknown(mirror: str, unknown: Sequence[str], known: Iterable[str]) -> TerminalError:
-    """The error for names that none of a mirror's tables has."""
+    """Build the error for names of tables that the mirror does not have."""
     what = f"the mirror has no table {', '.join(map(repr, unknown))}"
     way_out = f"choose from {sorted(known)}; to drop one that was taken out: `open-mirroring drop-table`"
     return TerminalError("ARGUMENT_INVALID", what, where=f"mirror {mirror}", way_out=way_out)
 
 
 def record(db: Connection, mirror: str, asked: Asked, outcome: Mapping[str, Any] | None = None) -> None:
-    """Remember a request, with its *outcome* where its effect is done in this very transaction."""
+    """Store a request; with its *outcome*, if this transaction carries out its entire effect."""
     if not asked.request:
         return
     now = datetime.now(UTC)
@@ -136,7 +139,7 @@ def finish(
     outcome: Mapping[str, Any],
     subject: str | None = "",
 ) -> None:
-    """Set the outcome of every open request of these kinds, whichever run reached it; *subject* None means any."""
+    """Set the outcome of open requests of these actions on a table; *subject* None means any subject."""
     c = t.decision_request.c
     of = sa.true() if subject is None else c.subject == subject
     is_open = (c.mirror == mirror) & (c.source == source) & c.action.in_(list(actions)) & c.finished_at.is_(None)

@@ -1,7 +1,8 @@
-"""The ledger transactions of resets: the request, one record per arrow, and the new generation.
+"""The ledger transactions of resets: the request, one record for each step, and the new generation of the table.
 
-It begins with an initial load, or from the log alone if that is known to hold every change. It is *fresh* when the
-batches logged so far cannot be used: ``log_from`` is the newest of them, read under the lock that also binds batches.
+A reset drops a table at the target and builds it again: by an initial load, or from the log if that contains every
+change. If the batches logged so far cannot be used, ``log_from`` is set to the newest of them, under the same lock that
+protects binding batches.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_N
 
 
 class ResetLedger:
-    """The ledger as the resets of a mirror's tables see it; tables are named by their source."""
+    """The ledger of one mirror for resets; tables are identified by source name."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine = engine
@@ -61,15 +62,15 @@ class ResetLedger:
         loads_stream: str = "",
         is_carried_on: bool = False,
     ) -> bool:
-        """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
+        """Request a reset that builds the table as the mirror file declares it. False if no new reset begins.
 
-        It begins none when one is under way, which the *request* joins, or when this request was made before (G-30),
-        unless the declaration changed, what was published was stopped, or *again*. With *reloaded* it begins with the
-        newest full load of the source in the log (G-125), with *loads_stream* with the load with which this stream
+        None begins if one is under way, which this *request* joins, or if this request was made before (G-30); unless
+        the declaration changed, the rebuilt table was stopped, or *again*. With *reloaded*, the table begins with the
+        newest full load of the source in the log (G-125); with *loads_stream*, with the load with which this stream
         began (G-128).
 
-        Raises ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read, ``LOAD_NEEDED`` when the log does
-        not hold all rows and there is no initial load, ``COMMAND_REFUSED`` when several unknown streams were read.
+        Raises ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read, ``LOAD_NEEDED`` when the log lacks
+            rows and there is no initial load, ``COMMAND_REFUSED`` when several unknown streams were read.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -78,7 +79,7 @@ class ResetLedger:
                 return False
             row = locked_table(db, self._mirror, declared.source)
             if requests.known(db, self._mirror, asked) is not None:
-                return False  # somebody else recorded it while the row was waited for
+                return False  # another process recorded it while this one waited for the row
             requests.record(db, self._mirror, asked)
             if not again and _is_under_way(row, declared):
                 return False
@@ -118,7 +119,7 @@ class ResetLedger:
         return True
 
     def request_drop(self, source: str, reason: Reason, *, request: str = "") -> bool:
-        """Ask that a table be dropped for good; False when this begins no drop, as for :meth:`request_reload`."""
+        """Request that a table is dropped for good. False if no new drop begins, as for :meth:`request_reload`."""
         asked = Asked(request, DROP, source)
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
@@ -137,7 +138,7 @@ class ResetLedger:
         return True
 
     def requests_of(self, source: str, who: str, setting: str, within: timedelta) -> int:
-        """How often somebody asked for a reset of a table lately, for a reason that names a *setting* first."""
+        """How often *who* requested a reset of a table in the time *within*, for a reason that begins ``setting:``."""
         c = t.audit.c
         asked = (c.mirror == self._mirror) & (c.source == source) & (c.event == ResetStage.REQUESTED.value)
         query = sa.select(c.detail).where(asked, c.at > datetime.now(UTC) - within)
@@ -146,7 +147,10 @@ class ResetLedger:
         return sum(one["who"] == who and one["why"].startswith(f"{setting}:") for one in found)
 
     def keep_stopped(self, source: str, what: str) -> None:
-        """Say why a table that was loaded again stays stopped; whoever accepted the load has to do it once more."""
+        """Store why a table that its source loaded again stays stopped.
+
+        An operator's acceptance of that load is withdrawn, and has to be given again.
+        """
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             row = locked_table(db, self._mirror, source)
@@ -156,12 +160,15 @@ class ResetLedger:
                 audit(db, self._mirror, source, "RELOAD_REFUSED", {"what": what})
 
     def look(self, source: str) -> ResetRow:
-        """The row as it is; its version is not raised, so whoever is at work on it keeps it."""
+        """The reset of a table, without raising the row's version: a process that works on it is not disturbed."""
         with self._engine.connect() as db:
             return self._owned(db, source)
 
     def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
-        """Record what an operator says of the target, once for each request (G-89); False when overtaken."""
+        """Record that an operator confirmed what the target shows, once per request (G-89).
+
+        False if the row's version is another one.
+        """
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
                 return True
@@ -172,18 +179,18 @@ class ResetLedger:
         return True
 
     def asked(self, asked: Asked) -> Answer:
-        """Whether a request came to its end."""
+        """Whether a request is finished."""
         return Answer.OPEN if requests.answer(self._engine, self._mirror, asked) is None else Answer.ENDED
 
     def acquire(self, source: str) -> ResetRow:
-        """Raise the row's version and return it; a table that was dropped has no open reset."""
+        """Take over the table's row: raise its version, and return its reset; a dropped table has none."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             t.change_tables(db, (c.mirror == self._mirror) & (c.source == source))
             return self._owned(db, source)
 
     def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> ResetRow | Lost:
-        """The next record: in the row, and in the audit."""
+        """Record the next step of a reset, in the row and in the audit trail."""
         with self._engine.begin() as db:
             return self._advance(db, source, version, to, absent=absent)
 
@@ -257,7 +264,7 @@ class ResetLedger:
         )
         c = t.mirrored_table.c
         note_accepted(db, self._mirror, row.source)
-        # What somebody who is fenced off sealed lies in the folder that is deleted.
+        # Files that an earlier process sealed are in the folder that is deleted.
         gone = dict.fromkeys(("intent", "stop_code", "stop_what", "stopped_at", "reload_accepted"))
         t.change_tables(db, c.id == row.id, reset=record.to_json(), **gone, **values)
         stop = None if row.stop_code is None else {"code": row.stop_code, "what": row.stop_what}
@@ -318,9 +325,9 @@ def _is_under_way(row: Any, declared: TableDeclaration) -> bool:
 
 
 def _load_begins(db: Connection, row: Any, *, same_key: bool, loads_stream: bool) -> tuple[int | None, str]:
-    """The stream that comes over an initial load as a whole, if one does, and why its changes would lack some (G-128).
+    """The stream that is published entirely over an initial load, if any, and why its changes would lack some (G-128).
 
-    Where nobody said that the load is that of the newest stream, it is taken for that only if nothing is lacking.
+    Unless the request names the stream, it is only assumed to be the newest one if nothing is missing.
     """
     if not (loads_stream or _loaded_stream(db, row)):
         return None, ""
@@ -331,7 +338,7 @@ def _load_begins(db: Connection, row: Any, *, same_key: bool, loads_stream: bool
 
 
 def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, Any]:
-    """The values with which a table begins again; what failed to be typed before is tried anew."""
+    """The columns of a table's row when it begins again; values that did not fit their types are tried again."""
     db.execute(t.rejected_change.delete().where(t.rejected_change.c.table_id == row.id))
     keep_taken(db, row.id, row.generation)
     begins_at, stream_from = reset.begins_at, None if reset.begins_at is None else BEGINS_EMPTY
@@ -358,14 +365,14 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
 
 
 def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
-    """Forget what the ledger noted of a table's rows before the newest load of its source: they count no more."""
+    """Forget what the ledger recorded of rows before the newest full load: they no longer count."""
     STARTS.replace(db, row.id, reloaded.starts)
     COLUMN_LISTS.drop(db, row.id)
     record_columns(db, row.id, reloaded.lists, of_reading=False)
 
 
 def _why_stop_counts(db: Connection, row: Any, begins_at: int) -> str:
-    """Why a stop holds for the rows of the newest stream, too; empty where its cause lies before that."""
+    """Why a stop also affects rows of the newest stream; empty if its cause was before that."""
     if row.stop_code not in WHY_LOAD or row.stop_code == EPOCH_UNKNOWN:
         return ""
     if row.stop_code not in (KEY_UNKNOWN, "CHANGES_MISSING"):
@@ -386,7 +393,7 @@ def _loaded_stream(db: Connection, row: Any) -> bool:
 
 
 def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: NewestLoad, *, is_new: bool) -> str:
-    """Why the newest load of the source and the changes behind it do not tell the table's rows; empty when they do."""
+    """Why the newest full load of the source and later changes do not contain all rows; empty if they do."""
     if not declared.is_keyed_as(row):
         return f"its changes are logged by the key {key_of(row)}"
     if row.stop_code in WHY_LOAD and not (is_new and row.stop_code in having(Trait.BEFORE_A_LOAD)):
@@ -400,10 +407,10 @@ def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: 
 
 
 def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
-    """Why the log alone cannot tell the table's rows; empty when it can.
+    """Why the log alone does not contain all rows of the table; empty if it does.
 
-    *mends*: nothing was ever logged or published by the ledger's key, so another one may take its place. Rows that the
-    table had before its stream began are the operator's to know.
+    *mends*: nothing was ever logged or published by the ledger's key, so it may be replaced. Only an operator can know
+    whether the table had rows before its stream began.
     """
     if not declared.is_keyed_as(row) and not mends:
         return f"its changes are logged by the key {key_of(row)}"
@@ -432,7 +439,7 @@ def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mend
 
 
 def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
-    """Why the log cannot tell the rows of a table that begins empty with a stream."""
+    """Why the log does not contain all rows of a table that was empty when its stream began; empty if it does."""
     if unknown := unknown_epochs(db, row):
         return f"it holds changes of unknown streams: {sorted(unknown)}"
     b = t.batch_table.c
@@ -445,7 +452,7 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
 
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:
-    """The refusal of a reset whose new generation would lack rows."""
+    """Build the error for a reset that is refused, because the rebuilt table would lack rows."""
     what = f"the log does not contain every row of table {source!r}: {why}"
     way_out = f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted"
     return TerminalError(LOAD_NEEDED, what, where=f"mirror {mirror}", way_out=way_out)

@@ -1,4 +1,4 @@
-"""The tables of the ledger, and an upsert for them. Positions are texts inside their epoch, documents are JSON."""
+"""The SQL tables of the ledger, and an upsert. Positions are texts inside their stream, structured values are JSON."""
 
 from __future__ import annotations
 
@@ -33,28 +33,25 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WholeNumber(TypeDecorator[int]):
-    """A whole number of up to 40 digits, kept as text: the sequence of a change table has 35 (T-10)."""
+    """SQL type for an integer of up to 40 digits, stored as text: change sequences of Qlik have 35 (T-10)."""
 
     impl = String(40)
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
-        """The number as the database keeps it."""
         return None if value is None else str(value)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> int | None:
-        """The number as it was."""
         return None if value is None else int(value)
 
 
 class Moment(TypeDecorator[datetime]):
-    """A time in UTC that knows so: SQLite forgets the zone of what it stores."""
+    """SQL type for a time in UTC that is returned with its zone: SQLite does not store it."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
-        """The moment with its zone."""
         return None if value is None else value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -75,9 +72,9 @@ mirror = Table(
     Column("stop_what", Text),
     # Dead letters whose table is unknown: any table may lack them.
     Column("homeless_rejects", BigInteger, nullable=False, default=0),
-    # Whether open_letter has every open dead letter of the committed batches; null: they have to be counted anew.
+    # Whether open_letter has every open dead letter of the committed batches; null: they have to be counted again.
     Column("letters_counted", Boolean, default=True),
-    # Where it read and wrote when it was declared the last time (G-142, G-175); null: not known.
+    # Where it read and wrote when it was last registered (G-142, G-175); null: unknown.
     Column("reads", Text),
     # The log's rows of batches up to this one may be gone.
     Column("dropped", BigInteger, nullable=False, default=0),
@@ -92,7 +89,7 @@ log_batch = Table(
     Column("manifest", Text, nullable=False),
     Column("bound_at", Moment, nullable=False),
     Column("committed_at", Moment, nullable=False),
-    # What the source's partitions had shown after the batch; null where nobody asked for a complete position.
+    # What the source's partitions had shown after the batch; null if no complete position is kept.
     Column("completeness", Text),
 )
 
@@ -119,12 +116,12 @@ bound_range = Table(
     # First byte, offset or change sequence that was never bound.
     Column("bound_to", WholeNumber, nullable=False),
     Column("batch", BigInteger, nullable=False),
-    # Of a file: another text whenever it may have been written to, and the digest of what is bound; null: not known.
+    # Of a file: a text that changes when the file is written to, and the digest of what is bound; null: unknown.
     Column("version", String(300)),
     Column("digest", String(64)),
 )
 
-# Small values of a mirror or a table that are only read and written as a whole: see open_mirroring/ledger/documents.py.
+# Small values of a mirror or a table that are only read and written entirely: see open_mirroring/ledger/documents.py.
 document = Table(
     "document",
     metadata,
@@ -145,9 +142,9 @@ mirrored_table = Table(
     Column("keys", Text, nullable=False),
     # How its files of delimited text are written; null: they are Parquet.
     Column("text_format", Text),
-    # Landing types that the mirror file gives key columns, whose values are spelled by them; null: none.
+    # Types at the target that the mirror file sets for key columns; null: none.
     Column("key_types", Text),
-    # Names that the mirror file gives key columns at the target, where its metadata have them; null: none.
+    # Names at the target that the mirror file sets for key columns; null: none.
     Column("key_names", Text),
     Column("version", BigInteger, nullable=False, default=0),
     Column("generation", Integer, nullable=False, default=1),
@@ -159,28 +156,28 @@ mirrored_table = Table(
     Column("published_batch", BigInteger, nullable=False, default=0),
     # Of these batches the target has the changes up to this position over all epochs; null: all of them.
     Column("published_position", String(220)),
-    # Changes of these batches above that position: they wait for the end of their transactions.
+    # Number of changes of these batches above that position: they wait for the end of their transactions.
     Column("waiting_rows", BigInteger),
     Column("intent", Text),
     Column("columns", Text, nullable=False, default="[]"),
-    # Which columns were read when the table was declared the last time (G-141); null: not known.
+    # Which columns were read when the table was last registered (G-141); null: unknown.
     Column("takes", Text),
     # The `types` with which its columns were published or compared last (G-129); null: not known.
     Column("types", Text),
     # none | pending | loaded; while pending, changes are logged and not published.
     Column("load_state", String(10), nullable=False, default="none"),
     Column("load_plan", Text),
-    # Why the run that was to load it last could not begin, as CODE: what; null: nothing refused it.
+    # Why the last attempt at its initial load could not begin, as CODE: text; null: it could.
     Column("load_refused", Text),
     # Changes below this position are in the initial load already (G-08): a text that orders like positions, inside the
-    # stream incarnation of ordinal *stream_epoch*; earlier incarnations are in the load altogether.
+    # stream of ordinal *stream_epoch*; earlier streams are entirely in the load.
     Column("stream_from", String(200)),
     Column("stream_epoch", Integer, nullable=False, default=0),
-    # Batches up to this one tell nothing of this generation's rows: they are keyed otherwise, or lack changes.
+    # Batches up to this one do not count for this generation: they have another key, or lack changes.
     Column("log_from", BigInteger, nullable=False, default=0),
     # The full load of the source, in the log, with which this generation begins (G-125); null: with no such load.
     Column("newest_load", Text),
-    # Who said, and why, that the newest full load shall count, until a run has begun the reset for it; null: nobody.
+    # Who accepted the newest full load, and why, until a run has begun the reset for it; null: no one.
     Column("reload_accepted", Text),
     # The reset under way: its last record, who asked for it and why; null when there is none.
     Column("reset", Text),
@@ -255,8 +252,7 @@ audit = Table(
     Column("detail", Text, nullable=False),
 )
 
-# Dead letters of the log that nobody has settled. Of a batch with very many a row stands for those beyond some, with
-# the place -1.
+# Open dead letters of the log. If a batch has very many, rows with the place -1 count those that are not listed.
 open_letter = Table(
     "open_letter",
     metadata,
@@ -264,7 +260,7 @@ open_letter = Table(
     Column("batch", BigInteger, primary_key=True),
     Column("origin", String(1000), primary_key=True),
     Column("place", BigInteger, primary_key=True),
-    # Source table; null where the message did not tell.
+    # Source table; null if the message did not name it.
     Column("source", String(300)),
     Column("code", String(64), nullable=False),
     Column("reason", Text, nullable=False),
@@ -277,7 +273,7 @@ open_letter = Table(
     Column("looked_to", BigInteger, nullable=False, default=0),
 )
 
-# How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.
+# How a job ended whose driver ran on another machine (S-16): *run* is the name that its starter chose.
 job_end = Table(
     "job_end",
     metadata,
@@ -288,7 +284,7 @@ job_end = Table(
     Column("result", Text, nullable=False),
 )
 
-# Dead letters that wait for nobody any more: decoded after all, read again, or accepted as lost by name.
+# Settled dead letters: decoded in the end, read again, or accepted as lost.
 settled_letter = Table(
     "settled_letter",
     metadata,
@@ -303,7 +299,7 @@ settled_letter = Table(
     Column("settled_at", Moment, nullable=False),
 )
 
-# What comparing a table with its source came to; one row for each proof.
+# Results of comparing a table with its source; one row for each proof.
 proof = Table(
     "proof",
     metadata,
@@ -315,17 +311,17 @@ proof = Table(
     Column("document", Text, nullable=False),
 )
 
-# What was asked for, once per approval: who asks again for a finished request gets its outcome (G-30).
+# Requests, one per approval: the same request again gets the first outcome (G-30).
 decision_request = Table(
     "decision_request",
     metadata,
     Column("mirror", String(64), primary_key=True),
-    # Given by whoever approved: a run of a scheduler, or an id of the command line.
+    # Given with the approval: a run of a scheduler, or an id of the command line.
     Column("request", String(600), primary_key=True),
     Column("action", String(30), nullable=False),
-    # Empty for the mirror as a whole.
+    # Empty if it concerns the entire mirror.
     Column("source", String(300), nullable=False),
-    # What of the table, where one can be asked for several things at a time; else empty.
+    # The part of the table, such as a column or file number; else empty.
     Column("subject", String(300), nullable=False),
     Column("asked_at", Moment, nullable=False),
     # Null while it is under way.
@@ -335,19 +331,19 @@ decision_request = Table(
 
 
 def rows(ledger: Engine, query: Select[R]) -> Sequence[R]:
-    """What a query finds that needs no transaction with others."""
+    """The rows of a query, in a transaction of its own."""
     with ledger.connect() as db:
         return db.execute(query).tuples().all()
 
 
 def first(ledger: Engine, query: Select[tuple[V]]) -> V | None:
-    """The first value that such a query finds; None where it finds none."""
+    """The first value that a query returns, in a transaction of its own; None if it returns none."""
     with ledger.connect() as db:
         return db.scalar(query)
 
 
 def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Values by their key, each key's in their order."""
+    """Group values by key; each group keeps their order."""
     groups: dict[K, list[V]] = {}
     for key, value in found:
         groups.setdefault(key, []).append(value)
@@ -355,7 +351,10 @@ def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> int:
-    """Change rows of mirrored tables and raise their versions, which fences off whoever is at work; how many."""
+    """Change rows of mirrored tables and raise their versions. Returns how many rows matched.
+
+    Processes that work with the former version of a row cannot write it any more.
+    """
     statement = mirrored_table.update().where(which).values(version=mirrored_table.c.version + 1, **values)
     return db.execute(statement).rowcount
 
@@ -363,7 +362,7 @@ def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> 
 def upsert(
     db: Connection, table: Table, rows: Sequence[dict[str, Any]], *, keys: Sequence[str], update: Sequence[str]
 ) -> None:
-    """Insert rows; where *keys* are taken, overwrite the columns *update* (none: leave the row as it is)."""
+    """Insert rows; where *keys* exist, overwrite the columns *update*, or keep the row if there are none."""
     if not rows:
         return
     statement = import_module(f"sqlalchemy.dialects.{db.dialect.name}").insert(table)

@@ -1,4 +1,4 @@
-"""Records verdicts: what was found of a table, on what evidence, and what an inspection leaves for the next one."""
+"""Stores the verdict of the last inspection of each table, with its evidence and what the next inspection needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, DeepFin
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:
-    """Keep the newest verdict of each table, by table id, with the K that it was found for."""
+    """Store the newest verdict of each table by id, with the highest confirmed file number at that time."""
     now = datetime.now(UTC)
     with ledger.begin() as db:
         for table_id, (finding, row) in findings.items():
@@ -30,7 +30,7 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
 
 
 def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, Finding]:
-    """What the last look at each table of a mirror found, by source name; a decision made it void."""
+    """The last verdict of each table by source name; without those that an operator's decision has since made void."""
     m, a = t.mirrored_table.c, t.audit.c
     decided = sa.select(a.source, sa.func.max(a.at)).where(a.mirror == mirror, a.event.in_(_LIFTING)).group_by(a.source)
     found: dict[str, Finding] = {}
@@ -47,14 +47,14 @@ def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, Finding]:
 
 
 _LIFTING = ("RESUMED", "EPOCH_ACCEPTED", "SCHEMA_ACCEPTED")
-"""Decisions in the audit that may lift a table's stop."""
+"""Audit events of decisions that may lift a table's stop."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What an inspection leaves for the next one, in the evidence of its verdict.
+    """What an inspection remembers for the next one, stored in the evidence of its verdict.
 
-    *metadata_etag* is of the metadata that name the table's keys; empty without. *counted_rows* is the highest count
-    that the target reported for that generation.
+    *metadata_etag* is the ETag of the table's ``_metadata.json``; empty if there was none. *counted_rows* is the
+    highest row count that the target reported for this *generation* (a reset begins the next).
     """
 
     metadata_etag: str = ""
@@ -62,16 +62,16 @@ class Remembered(msgspec.Struct, frozen=True):
     counted_rows: int = 0
 
     def counted(self, generation: int) -> int:
-        """The highest count of a generation; 0 when nothing is remembered of it."""
+        """The highest count for a generation; 0 if none is remembered."""
         return self.counted_rows if generation == self.generation else 0
 
     def evidence(self) -> dict[str, object]:
-        """The entries that carry it."""
+        """The entries of the evidence that store it."""
         return {name: kept for name, kept in msgspec.structs.asdict(self).items() if kept and name != "generation"}
 
 
 def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
-    """What the last looks at the tables of a mirror left, by table id."""
+    """What the last inspection of each table remembered, by table id."""
     with ledger.connect() as db:
         ids = db.scalars(sa.select(t.mirrored_table.c.id).where(t.mirrored_table.c.mirror == mirror)).all()
         kept = VERDICTS.of_each(db, ids)
@@ -79,7 +79,10 @@ def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
 
 
 def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
-    """Forget what the target counted before, if that stops the table: what was found, and when; else None."""
+    """Forget the target's former row count of a table that is stopped because that count fell.
+
+    Returns what was found and when; None if the table is not stopped for that.
+    """
     kept = VERDICTS.one(db, table_id)
     if kept is None or kept.code != TARGET_RESTARTED:
         return None
@@ -90,7 +93,10 @@ def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
 def record_deep_findings(
     ledger: Engine, mirror: str, found: Iterable[tuple[DeepFinding, TableState | None]]
 ) -> set[str]:
-    """Write findings into the audit and stop the tables they concern, unless these were reset since; their ids."""
+    """Write findings of the deep check into the audit trail, and stop their tables. Returns the ids of stopped tables.
+
+    Tables that were reset since the check are skipped.
+    """
     stopped = set[str]()
     c = t.mirrored_table.c
     with ledger.begin() as db:
