@@ -30,12 +30,11 @@ class MirroredTable(NamedTuple):
         source: the table as the mirror file names it, ``schema.table``.
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
         columns: the columns that may be read, the key always among them (G-12).
-            keys_never_change: the mirror file promises that no update changes a key; needed where updates do not show
-            the
-                previous key (T-60, K-70).
-            full_rows: the mirror file promises that changes contain all columns (G-04).
-            complete_rows: columns that a change leaves out are completed from the changes before it (G-04).
-            key_is_unique: the mirror file promises that its key is unique, even if the source's key has more columns
+        keys_never_change: the mirror file promises that no update changes a key; needed where updates do not show the
+            previous key (T-60, K-70).
+        full_rows: the mirror file promises that changes contain all columns (G-04).
+        complete_rows: columns that a change leaves out are completed from the changes before it (G-04).
+        key_is_unique: the mirror file promises that its key is unique, even if the source's key has more columns
             (G-83).
     """
 

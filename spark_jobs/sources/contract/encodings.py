@@ -98,8 +98,7 @@ _MARKS_OF_1252 = {0x80, 0x85, *range(0x91, 0x98)}
 
 
 def encoding_of(head: bytes) -> tuple[str, int]:
-    """The encoding that the first bytes show (RFC 4627, section 3), else "utf-8"; and the byte order mark's length, or 0.
-    """
+    """The encoding that the first bytes show (RFC 4627, section 3), or UTF-8; and the byte order mark's length."""
     for mark, codec in _BOMS:
         if head.startswith(mark):
             return codec, len(mark)

@@ -41,7 +41,7 @@ class Found(NamedTuple):
         waiting: names of files that are not ready to be read.
         empty: those of *waiting* that have no bytes, so that nothing of them is missing.
         versions: current versions of files that are in *ranges*, or were read and have changed since (G-32).
-        overdue: those of *waiting* that have not grown for long: the rest of them may never be written.
+        overdue: those of *waiting* whose writer seems to have given up: the rest of them may never come.
         refused: source tables that cannot be read now, each with the reason; nothing of them is lost.
         unread: descriptions of files and folders of the source that are not read, each with the reason.
     """
@@ -148,7 +148,7 @@ class Format(ABC):
 
     @property
     def key_changes(self) -> str:
-        """A text for operators: what the source needs so that key changes are visible; empty if they always are."""
+        """A text for operators: how a change of a key is found; empty if the format always shows it."""
         return ""
 
     @abstractmethod
