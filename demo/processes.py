@@ -108,7 +108,7 @@ def session_members(session: int) -> list[psutil.Process]:
 
 
 def free_ports(number: int) -> list[int]:
-    """This *number* of different TCP ports on which no program listens."""
+    """Finds *number* different TCP ports on which no program listens."""
     sockets = [socket.socket() for _ in range(number)]
     try:
         for one in sockets:

@@ -441,7 +441,8 @@ def _new_interval(
 def late_start(before: RowsSeen | None, now: RowsSeen) -> int | None:
     """The ``change_seq`` from which to read again, because rows were added where reading had passed; None if none were.
 
-    Fewer rows were removed by the task's retention. If rows were added before the overlap, all is read again (0).
+    A lower count only means that the task's retention removed rows. If rows were added before the overlap, the whole
+    table is read again (0).
     """
     if before is None:
         return None
