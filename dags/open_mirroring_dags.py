@@ -1,4 +1,4 @@
-"""The DAGs for each mirror file: the folder named by ``OPEN_MIRRORING_MIRRORS``, or ``mirrors`` beside this one.
+"""The DAGs for each mirror file: the folder named by ``OPEN_MIRRORING_MIRRORS``, or ``mirrors`` next to this one.
 
 A mirror file with mistakes has no DAGs; ``open_mirroring_import_errors.py`` shows why.
 """

@@ -31,7 +31,7 @@ class AirflowApi:
         self._token: str | None = None
 
     def health(self) -> dict[str, Any]:
-        """State by component; empty while nobody answers."""
+        """The state of each component; empty while Airflow does not answer."""
         try:
             status, answer = self._send("GET", "/api/v2/monitor/health", None)
         except (OSError, HTTPException):
@@ -44,7 +44,7 @@ class AirflowApi:
         return [f"{one['filename']}: {one['stack_trace']}" for one in answer["import_errors"]]
 
     def dag_ids(self) -> set[str]:
-        """The DAGs that Airflow knows by now."""
+        """The ids of the DAGs that Airflow has parsed."""
         return {dag["dag_id"] for dag in self._call("GET", "/dags?limit=100")["dags"]}
 
     def unpause(self, dag_id: str) -> None:
@@ -52,7 +52,7 @@ class AirflowApi:
         self._call("PATCH", f"/dags/{quote(dag_id)}?update_mask=is_paused", {"is_paused": False})
 
     def trigger(self, dag_id: str) -> str:
-        """Start a run; its id."""
+        """Starts a run; returns its id."""
         answer = self._call("POST", f"/dags/{quote(dag_id)}/dagRuns", {"logical_date": None})
         return str(answer["dag_run_id"])
 

@@ -97,7 +97,7 @@ class AirflowServer:
 def airflow_environment(
     place: DemoFolder, *, port: int, log_ports: list[int], passwords: Path, follows_schedules: bool
 ) -> dict[str, str]:
-    """The environment of Airflow and of all that it starts."""
+    """The environment variables of Airflow and of all programs that it starts."""
     address = f"http://127.0.0.1:{port}"
     spark = {"conn_type": "spark", "host": "local[2]"}
     settings = {

@@ -22,7 +22,7 @@ class DemoFailed(Exception):
 
 
 def tail(log: Path, lines: int = _TAIL) -> str:
-    """The last lines of a log; says so where there is none."""
+    """The last lines of a log, or a text that says that there is no log."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

@@ -46,7 +46,7 @@ def judge(place: DemoFolder) -> list[dict[str, Any]]:
 
 
 def proofs(place: DemoFolder, connections: Mapping[str, str]) -> dict[str, str]:
-    """By table the verdict of the product's own proof against an export of the source at its end.
+    """For each table the verdict of the product's own proof, against an export of the source after the last run.
 
     Raises:
         DemoFailed: when it could not prove.
@@ -85,7 +85,7 @@ def read_changes(place: DemoFolder) -> list[Logged]:
 
 
 def late_across_batches(changes: Iterable[Logged]) -> dict[str, int]:
-    """By table, how many changes were read by a later run than a newer change of the same table.
+    """For each table the number of changes that were read by a later run than a newer change of that table.
 
     A change that was read again counts with its first time only.
     """
@@ -111,7 +111,7 @@ def assess(
     late: Mapping[str, int],
     proved: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Put together the table to print and what speaks against success.
+    """Builds the demo's result: the table to print, and every reason why the demo failed.
 
     Args:
         source_format: says what every table must have seen, and what cannot be seen.
@@ -119,7 +119,7 @@ def assess(
         lag: from :func:`lags`.
         report: from the workload generator.
         late: from :func:`late_across_batches`.
-        proved: from :func:`proofs`; None where nobody asked.
+        proved: from :func:`proofs`; None if no proof was run.
     """
     objections = []
     equality = [("table", "rows at source", "rows mirrored", "equal", "proved", "files", "lag")]

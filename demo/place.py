@@ -18,7 +18,7 @@ _PLACES = 9
 
 
 class DemoFolder:
-    """Where everything of one demo lies, below *root*."""
+    """The paths of all files of one demo, below *root*."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -38,7 +38,7 @@ class DemoFolder:
 
 @contextmanager
 def claim(folder: Path) -> Iterator[DemoFolder]:
-    """An empty demo folder that nobody else uses until the block ends; what an earlier demo left there is removed.
+    """An empty demo folder, locked until the block ends; what an earlier demo left there is removed.
 
     While *folder* is in use by another demo, ``<folder>-2`` is taken, and so on.
 

@@ -1,4 +1,4 @@
-"""Programs that run beside the demo: each starts in a session of its own, and all of them end with the demo."""
+"""Starts and stops the demo's background programs, each in a process session of its own."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def session_members(session: int) -> list[psutil.Process]:
 
 
 def free_ports(number: int) -> list[int]:
-    """So many different ports that nobody listens on now."""
+    """Finds *number* different TCP ports on which no program listens."""
     sockets = [socket.socket() for _ in range(number)]
     try:
         for one in sockets:

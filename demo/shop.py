@@ -44,11 +44,11 @@ class Shop:
         self._delivered = 0.0
 
     def open(self) -> dict[str, Any]:
-        """Make the database, with rows that no event tells of; the report."""
+        """Creates the database, with rows for which there are no change events; returns its report."""
         return self._command("init", "--seed", str(self._seed))
 
     def hand_over(self) -> str:
-        """Hand over the rows that are there before the first change; says how."""
+        """Delivers the rows that exist before the first change; returns a text that says how."""
         if self._format is QLIK_KAFKA:
             sent = self._command("load", *self._ways[QLIK_KAFKA])
             return f"sent all {sent['rows']} rows as REFRESH, {sent['messages']} messages with structures and repeats"
@@ -66,7 +66,7 @@ class Shop:
         return done
 
     def export_at_the_end(self) -> None:
-        """All tables as they are now, which is what the mirrored ones have to be."""
+        """Exports all tables as they are now, for the proof at the end."""
         self._command("export", "--out", str(self._place.last_export), "--format", "parquet")
 
     def report(self) -> dict[str, Any]:

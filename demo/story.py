@@ -1,4 +1,4 @@
-"""The steps of the demo, in order."""
+"""Runs the steps of the demo in order: starts the parts, changes data, runs Airflow, compares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PERIOD = 120.0
 
 
 class Story:
-    """A demo in its place: :meth:`prove`, perhaps :meth:`go_on`, and in any case :meth:`end`.
+    """One demo. Call :meth:`prove`, then perhaps :meth:`go_on`, and always :meth:`end`.
 
     Args:
         place: an empty demo folder.
@@ -58,7 +58,7 @@ class Story:
         self._service: MirroringService | None = None
 
     def prove(self) -> Outcome:
-        """Everything once, from an empty folder to the judge.
+        """Runs the complete demo once, from an empty folder to the comparison of source and mirrored tables.
 
         Raises:
             DemoFailed: when a part does not do what it should.
@@ -139,7 +139,7 @@ class Story:
                 due = time.monotonic() + _PERIOD
 
     def run_once_more(self, transactions: int) -> dict[str, dict[str, Any]]:
-        """One more replicate run once all is proved, after so many transactions of the shop; its task instances.
+        """Makes *transactions* in the shop and runs ``replicate`` again; returns the run's task instances.
 
         Raises:
             DemoFailed: when the run fails.

@@ -1,6 +1,6 @@
 """Schedules mirrors with Apache Airflow: the DAGs of mirror files, and the operators, sensor and trigger in them.
 
-A file in Airflow's DAG folder that brings all DAGs has two lines::
+A file with these two lines in Airflow's DAG folder creates all DAGs::
 
     from open_mirroring_airflow import mirror_dags
     globals().update(mirror_dags("/opt/mirrors"))
@@ -18,10 +18,10 @@ __all__ = ["mirror_dags", "mirror_errors"]
 
 
 def mirror_dags(folder: str | Path | None = None, *, pool: str = "default_pool") -> dict[str, DAG]:
-    """The DAGs of every right mirror file of a folder, by their ids; by default of ``OPEN_MIRRORING_MIRRORS``.
+    """The DAGs, by id, of every valid mirror file in *folder*, by default ``OPEN_MIRRORING_MIRRORS``.
 
-    What is wrong with a file, :func:`mirror_errors` raises in a file of its own. The slots of *pool*, which must exist,
-    limit how many Spark applications run at a time, over all mirrors.
+    Invalid mirror files are skipped; call :func:`mirror_errors` in another file to show their mistakes. The slots of
+    the Airflow pool *pool*, which must exist, limit how many Spark applications run at a time.
     """
     from open_mirroring_airflow.dag_factory import build_dags
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
@@ -31,7 +31,7 @@ def mirror_dags(folder: str | Path | None = None, *, pool: str = "default_pool")
 
 
 def mirror_errors(folder: str | Path | None = None) -> None:
-    """Raise everything that is wrong with the mirror files of a folder, for Airflow to show as an import error."""
+    """Raises one error with all mistakes in the mirror files of a folder; Airflow shows it as an import error."""
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
 
     _, error = read_mirror_folder(folder)

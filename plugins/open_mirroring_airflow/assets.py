@@ -1,8 +1,8 @@
-"""Announces what a publishing task published: an event of each table's asset, and datasets of OpenLineage.
+"""Builds Airflow asset events and OpenLineage datasets for the tables that a task published.
 
-An event promises that the files *first_number* to *number* are in the landing zone, sealed and confirmed, and hold
-exactly the log's changes up to *batch*; not that the target has applied them. It also covers what failed attempts of
-its task published; none is sent twice. Public source: OpenLineage, *Naming conventions*.
+An event promises that the files *first_number* to *number* are in the landing zone, and contain exactly the changes up
+to *batch*; not that Fabric has applied them. It includes files of failed attempts of the task; none is reported twice.
+Public source: OpenLineage, *Naming conventions*.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Mark = list[int]
-"""Generation and highest confirmed number of a table; a list, because it is kept as JSON between attempts."""
+"""A table's generation (a reset begins the next) and its last published file's number; a list, for JSON."""
 
 
 class PublishedFiles(NamedTuple):
-    """What one run published of one table; *rows* of all its new files, positions as the ledger writes them."""
+    """The files that one run published of one table: first and last number, total *rows*, and log positions."""
 
     table: str
     generation: int
@@ -42,7 +42,7 @@ class PublishedFiles(NamedTuple):
 
 
 def asset_alias(mirror: str) -> AssetAlias:
-    """The outlet of everything that publishes for a mirror; only tables with new files get an event through it."""
+    """The asset alias that publishing tasks of a mirror have as outlet; they send events for tables with new files."""
     return AssetAlias(f"open-mirroring/{mirror}", group="open-mirroring")
 
 
@@ -58,7 +58,7 @@ def table_assets(mirror: Mirror) -> dict[str, Asset]:
 
 
 def lineage(mirror: Mirror, source: str) -> dict[str, str]:
-    """What an event says of the way of its rows: from which source to which table; no secrets."""
+    """The extra fields of an asset event: source and target of the table, without secrets."""
     target = next(table.target for table in mirror.tables if table.source == source)
     zone = mirror.landing_zone
     return {
@@ -69,12 +69,12 @@ def lineage(mirror: Mirror, source: str) -> dict[str, str]:
 
 
 def marks(ledger: LedgerReader) -> dict[str, Mark]:
-    """How far each table is confirmed, by source table."""
+    """The generation and last published file number of each source table."""
     return {source: [state.row.generation, state.row.confirmed] for source, state in ledger.tables().items()}
 
 
 def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: Iterable[str]) -> list[PublishedFiles]:
-    """What was confirmed of these source tables since *before*; tables without new files are left out."""
+    """The files of *tables* that were published since *before*; tables without new files are left out."""
     found = []
     states = ledger.tables()
     for source in sorted(set(tables) & states.keys()):
@@ -100,10 +100,11 @@ def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: It
 
 
 class Attempts:
-    """What the attempts of one task published that no event has announced yet.
+    """Finds the files that attempts of one task published and no asset event has reported yet.
 
-    Between attempts the task's state store keeps what failed ones published; of a killed one only where it began.
-    *tables* have an asset; *owed* is what an earlier task of the run published and leaves to this one to announce.
+    Airflow's task state store keeps, between attempts, the files of failed attempts and where the last one began, so
+    files of a killed attempt are found, too. *tables* are those with an asset; *owed* are files that an earlier task of
+    the run published and this one has to report.
     """
 
     _KEY = "attempts"
@@ -121,7 +122,7 @@ class Attempts:
     def of(
         self, attempt: Callable[[], T], tell: Callable[[Sequence[PublishedFiles]], None] = lambda _: None
     ) -> tuple[T, list[PublishedFiles]]:
-        """What *attempt* returns and what was published, of which *tell* hears even if the attempt fails."""
+        """Runs *attempt*; returns its result and the unreported files. *tell* gets the files even if it fails."""
         try:
             done = attempt()
         except Exception:
@@ -132,13 +133,13 @@ class Attempts:
         return done, published
 
     def published(self) -> list[PublishedFiles]:
-        """All of it; ends the attempt that is under way."""
+        """All unreported files; also stores them for the next attempt."""
         found = _joined([*self._owed, *published_since(self._ledger, self._before, self._tables)])
         self._store.set(self._KEY, {"owed": [one._asdict() for one in found]})
         return found
 
     def forget(self) -> None:
-        """Everything is announced."""
+        """Deletes the stored files, because all have been reported."""
         self._store.set(self._KEY, {"owed": []})
 
 
@@ -155,7 +156,7 @@ def _joined(pieces: Iterable[PublishedFiles]) -> list[PublishedFiles]:
 
 
 def operator_lineage(mirror: Mirror, published: Sequence[PublishedFiles]) -> OperatorLineage[Any, Any]:
-    """From each source table with new files to its mirrored table, with their rows."""
+    """OpenLineage inputs (source tables) and outputs (mirrored tables, with row and file counts) of new files."""
     # The provider is no requirement: whoever calls this is the provider itself.
     from airflow.providers.common.compat.openlineage.facet import (
         Dataset,

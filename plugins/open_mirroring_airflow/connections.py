@@ -1,6 +1,6 @@
-"""The connections that a mirror names: looked up in Airflow, passed on in one process's environment, never printed.
+"""Looks up a mirror's connections in Airflow, for jobs to read them from environment variables.
 
-Jobs and core read a connection from one environment variable, in Airflow's own JSON form.
+Each is one ``AIRFLOW_CONN_…`` variable of the job's process, in Airflow's JSON form. They are masked in logs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def named_connections(mirror: Mirror) -> list[str]:
 
 
 def job_connections(mirror: Mirror) -> dict[str, str]:
-    """The variables that a job of this mirror needs, masked in logs. Raises ``CONNECTION_INVALID``."""
+    """The environment variables with this mirror's connections, masked in logs. Raises ``CONNECTION_INVALID``."""
     variables = {
         core.variable(name): json.dumps(content(_found(name, mirror.file))) for name in named_connections(mirror)
     }
@@ -46,7 +46,7 @@ def job_connections(mirror: Mirror) -> dict[str, str]:
 
 
 Known = Mapping[str, Any]
-"""Connections by name that were looked up before."""
+"""Connections by name that were looked up already, so that they need no query to Airflow."""
 
 
 def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
@@ -66,7 +66,7 @@ def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:
 
 
 async def known_in_trigger(mirror: Mirror) -> Known:
-    """The connections of ledger and landing zone; the triggerer's event loop does not wait for a look-up."""
+    """Looks up the connections of ledger and landing zone before a trigger runs, whose event loop must not wait."""
     of_ledger = mirror.ledger.connection if isinstance(mirror.ledger, LedgerConnection) else None
     found = {}
     for name in filter(None, (of_ledger, mirror.landing_zone.connection)):
@@ -96,11 +96,11 @@ def _found(name: str, file: Path, known: Known | None = None) -> Any:
 
 
 def content(found: Any) -> dict[str, Any]:
-    """What a connection of Airflow holds, in its JSON form, secrets included: never print it."""
+    """The fields of an Airflow connection, as in its JSON form; with secrets, so never print them."""
     names = ("conn_type", "host", "port", "login", "password", "schema", "extra")
     return {name: value for name in names if (value := getattr(found, name)) not in (None, "")}
 
 
 def resolved(name: str, found: Any) -> core.Connection:
-    """A connection of Airflow as jobs read it. Raises ``CONNECTION_INVALID``."""
+    """Converts an Airflow connection to the product's own class. Raises ``CONNECTION_INVALID``."""
     return core.parsed(name, json.dumps(content(found)))

@@ -1,4 +1,4 @@
-"""The documentation that Airflow shows beside each DAG, and ``docs/reference/dags.md`` with all of it."""
+"""The texts that Airflow shows as documentation of each DAG; ``docs/reference/dags.md`` is made from them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ RELOAD_APPROVAL = (
     "Readers of the target see no table, or a part of it, until the load is complete. Its changes are read and logged "
     "meanwhile; the other tables of the mirror go on.",
 )
-"""The question that an approver is asked, and what the answer means."""
+"""The text of the approval task of a reload: the question, and what each answer does."""
 
 RELOAD_TABLE = Template(
     """
@@ -215,7 +215,7 @@ DAGS = {
     "correct_table": (CORRECT_TABLE, operations.CORRECT),
     "maintain": (MAINTAIN, operations.MAINTAIN),
 }
-"""What each DAG of a mirror is called behind the mirror's name, its documentation, and what it does (None: decides)."""
+"""By DAG name (after ``<mirror>__``): its documentation, and its operation; None for the DAG of all decisions."""
 
 
 def text(dag: str, mirror: str, *, gate_minutes: int) -> str:
@@ -248,7 +248,7 @@ Written by `make commands` from the code: what Airflow shows next to each DAG of
 
 
 def book() -> str:
-    """The page of all DAGs as Markdown."""
+    """The Markdown of ``docs/reference/dags.md``: all DAGs on one page."""
     sections = [f"## shop__{name}\n\n{text(name, 'shop', gate_minutes=60)}\n" for name in DAGS]
     return "\n".join([_BOOK, *sections])
 

@@ -43,7 +43,7 @@ from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.verdict import ReconcileOperator
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
-"""Before anything there may be to backfill; with ``catchup=False`` nothing runs because of it."""
+"""The DAGs' ``start_date``, early enough for any backfill; with ``catchup=False`` it starts no runs."""
 _DEEP_CHECK = "30 2 * * *"
 _APPROVAL = timedelta(days=1)
 """How long a reset waits for its approval; without an answer the run fails."""

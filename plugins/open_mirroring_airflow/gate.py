@@ -1,7 +1,7 @@
-"""Asks the gate which tables may publish; the sensor in its task and the trigger in the triggerer share this.
+"""Asks which tables may be published now; used by the gate's sensor and its trigger.
 
-The core decides which tables may publish; this module when to stop asking: as soon as one passes, or none is left that
-waiting could help.
+The core decides which tables may be published. This module decides when to stop waiting: as soon as one table may, or
+waiting helps none of them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class GateEvent(TypedDict):
-    """What the gate answers: source tables that may publish, and the others with ``CODE: reason``.
+    """The answer of the gate: source tables that may be published, and the others with ``CODE: reason``.
 
-    *note* says HOLD and why when a table has to wait; else it is empty.
+    *note* is a text with HOLD and the reasons if tables have to wait; else it is empty.
     """
 
     passing: list[str]
@@ -29,9 +29,9 @@ class GateEvent(TypedDict):
 
 
 def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: ZoneAddress | None = None) -> GateEvent:
-    """Look at ledger and landing zone once and sort *tables*; blocks for as long as they take.
+    """Decides for each of *tables*, by ledger and landing zone, whether it may be published; blocking.
 
-    Without a *zone* that of the environment is asked. Raises what ledger and landing zone do.
+    Without *zone* the landing zone's login comes from the environment. Errors of ledger and landing zone are raised.
     """
     from open_mirroring.ledger import open_ledger
     from open_mirroring.protocols.verdicts import gate
@@ -49,24 +49,24 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: Zon
 
 
 def is_settled(event: GateEvent) -> bool:
-    """Whether waiting longer could change nothing that this run needs."""
+    """Whether to stop waiting: a table may be published, or waiting helps none."""
     return bool(event["passing"]) or not event["held"]
 
 
 def hold_note(held: dict[str, str]) -> str:
-    """The note of a run that leaves tables for later; empty when it leaves none."""
+    """The note of a run that leaves tables on hold, with their reasons; empty if there are none."""
     return f"HOLD: {'; '.join(f'{table}: {reason}' for table, reason in sorted(held.items()))}" if held else ""
 
 
 def error_event(error: MirroringError) -> dict[str, Any]:
-    """An error as plain values, for the way from the triggerer to the task."""
+    """An error as a JSON-ready dict, to send it from the triggerer to the task."""
     kind = "transient" if isinstance(error, TransientError) else "terminal"
     fields = {"code": error.code, "what": error.what, "where": error.where, "way_out": error.way_out}
     return {"error": {"kind": kind, **fields}}
 
 
 def event_error(event: dict[str, Any]) -> MirroringError | None:
-    """The error that an event carries, if it carries one."""
+    """The error in a trigger's event, see :func:`error_event`; None if there is none."""
     fields = dict(event.get("error") or {})
     if not fields:
         return None

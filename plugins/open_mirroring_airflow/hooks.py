@@ -48,7 +48,10 @@ class OneLakeHook(_Hook):
         return onelake_connection(self._content())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether Entra ID gives tokens for storage and for the API; nothing of either is called."""
+        """Tests whether Entra ID issues tokens for storage and API; neither of them is called.
+
+        Returns result and text.
+        """
         try:
             login = self.get_conn().login
             for audience in (STORAGE_AUDIENCE, FABRIC_AUDIENCE):
@@ -67,7 +70,7 @@ class KafkaHook(_Hook):
     hook_name = "Open Mirroring: Kafka"
 
     def get_conn(self) -> ClientSettings:
-        """The client's options that the connection stands for, checked. Raises ``CONNECTION_INVALID``."""
+        """The Kafka client's options from the connection, checked. Raises ``CONNECTION_INVALID``."""
         return client_settings(self._content())
 
     def test_connection(self) -> tuple[bool, str]:

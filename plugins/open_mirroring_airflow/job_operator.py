@@ -1,7 +1,7 @@
-"""Runs a job of the product as a program of its own, and turns its exit code and report into a task state.
+"""Runs a job of the product in a process of its own, and turns its exit code and report into a task state.
 
-Airflow imports this module for each task and each parse of the DAGs, so only what every task needs is imported at the
-top of it and of the modules beside it: the provider of Spark alone brings those of OpenLineage, in half a second.
+Airflow imports this module for each task and each parse of the DAGs. So slow imports are not at its top: the Spark
+provider alone takes half a second.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ class OpenMirroringSparkOperator(BaseOperator):
         return self.work(load_mirror(Path(self.mirror_file)), context)
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """What the task does; the note is kept around it."""
+        """The task's work, for subclasses to override; :meth:`execute` writes the run note around it."""
         return self.run_job(mirror, self.job_arguments(mirror, context), context)
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The job's arguments after the mirror file: those of its operation that the form fills in."""
+        """The job's command line arguments after the mirror file, from the run's form."""
         operation = next((one for one in OPERATIONS if one.job == self.job), None)
         return [] if operation is None else command_words(operation.arguments, self.form(mirror, context))
 
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
-        """What the run's form says, by field."""
+        """The values of the run's form (its params), by field."""
         params = dict(context["params"])
         return {**params, TABLES: tables_listed(mirror, chosen_tables(mirror, context))} if TABLES in params else params
 
     def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
-        """Submit, wait, and judge the exit code; the job's report."""
+        """Runs the job to its end. Returns its report, or raises the error for its exit code."""
         from open_mirroring_airflow.submit_hook import ClusterSubmitHook
 
         program = str(job_file(self.job))
@@ -92,7 +92,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
 
     def tell(self, report: dict[str, Any]) -> None:
-        """Write in a few lines what the job did, into the log and into the run's note."""
+        """Writes a summary of the job's report into the log and into the run's note."""
         from open_mirroring.operate.job_story import story
 
         lines = story(self.job, report)
@@ -101,7 +101,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         self.said += lines
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Fail with ``TABLES_STOPPED``, naming the tables that stopped; the others are done."""
+        """Fails the task with ``TABLES_STOPPED``, naming the stopped tables; the other tables are done."""
         raise TerminalError(
             "TABLES_STOPPED",
             f"tables stopped: {by_table(report, 'stopped')}; the others are done",
@@ -114,7 +114,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
 
     def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Warn of losses and go on: what comes next has to be done in any case."""
+        """Logs a warning of losses and succeeds, so that the following tasks run."""
         self.log.warning("Done with losses: %s.", by_table(report, "losses"))
         return report
 
@@ -208,7 +208,7 @@ def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
 
 
 def tables_listed(mirror: Mirror, tables: list[str]) -> str:
-    """Tables as an argument of a job; empty for all of them: a command line has an end."""
+    """Tables as a job's argument, with commas; empty for all, because a command line's length is limited."""
     if len(tables) == len(mirror.tables):
         return ""
     unlistable = [table for table in tables if "," in table]
@@ -223,14 +223,14 @@ def tables_listed(mirror: Mirror, tables: list[str]) -> str:
 
 
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What of a job's report other tasks may want: names, numbers, counts and codes; no lists of findings."""
+    """A job's report without lists and long texts, small enough to be a task's return value."""
     if report is None:
         return None
     return {name: value for name, value in report.items() if name != "told" and not isinstance(value, list)}
 
 
 def done_with_losses(losses: str, *, where: str, ways_out: str = "") -> TerminalError:
-    """The failure of a run that did everything although its tables lack something."""
+    """The error ``DONE_WITH_LOSSES`` of a run that published everything, to tables that lack something."""
     return TerminalError(
         "DONE_WITH_LOSSES",
         f"everything was published, with losses: {losses}",
@@ -246,6 +246,6 @@ def by_table(report: dict[str, Any] | None, what: str) -> str:
 
 
 def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:
-    """The tables to which a proof gave this verdict."""
+    """The names of tables that have this verdict in the report of a proof, as text."""
     tables = (report or {}).get("tables") or {}
     return ", ".join(sorted(name for name, one in tables.items() if one["verdict"] == verdict)) or "see the task's log"

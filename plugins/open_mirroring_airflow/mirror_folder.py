@@ -1,4 +1,4 @@
-"""Decides which mirror files become DAGs. A wrong file becomes an import error and hinders no other file."""
+"""Decides which mirror files become DAGs. An invalid file becomes an import error, and affects no other file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def mirrors_folder(dags_folder: Path) -> Path:
 
 
 def read_mirror_folder(folder: str | Path | None) -> tuple[list[Mirror], TerminalError | None]:
-    """The mirrors of a folder (else that of :data:`MIRRORS`) whose files are right, and what is wrong with the others.
+    """The valid mirrors of a folder (default: :data:`MIRRORS`), and one error for the other files; None: all are valid.
 
-    Airflow drops *all* DAGs of a file that raises while it is imported. So the file with the DAGs takes the mirrors
-    from here and never raises, and a second file, without DAGs, raises the error. Of files that claim one name or
-    place, the one that runs by the ledger is good.
+    Airflow drops *all* DAGs of a file that raises while it is imported. So the DAG file uses the mirrors and raises
+    nothing, and a second file, without DAGs, raises the error. If files have the same name or landing zone, the one
+    that the ledger knows is valid.
     """
     folder = Path(folder or os.environ.get(MIRRORS) or "mirrors")
     if not folder.is_dir():

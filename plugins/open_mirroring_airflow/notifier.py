@@ -1,4 +1,4 @@
-"""Notifies people when a run failed, with the way out of each stop, or when a run is not done in time."""
+"""Notifies people when a run failed, with the fix of each stop, or when a run takes too long."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MirrorNotifier(BaseNotifier):
         super().__init__(context)
 
     def notify(self, context: Context) -> None:
-        """Deliver it."""
+        """Sends the notification."""
         message = self.message(context)
         # Airflow folds what is logged after a failure: the end of its group first, so that it is seen at once.
         self.log.info("::endgroup::")
@@ -47,7 +47,7 @@ class MirrorNotifier(BaseNotifier):
             self._post(BaseHook.get_connection(self.connection), message)
 
     async def async_notify(self, context: Context) -> None:
-        """The same in the triggerer, whose event loop must not wait."""
+        """Sends the notification in a thread, because the triggerer's event loop must not wait."""
         message = self.message(context)
         self.log.warning("%s", message["text"])
         if self.connection is not None:
@@ -55,7 +55,7 @@ class MirrorNotifier(BaseNotifier):
             await asyncio.to_thread(self._post, found, message)
 
     def message(self, context: Context) -> dict[str, Any]:
-        """What is posted."""
+        """The JSON object that is posted."""
         run, dag = _named(context, "dag_run", "run_id"), _named(context, "dag", "dag_id")
         error = context.get("exception")
         # An error of ours repeats no secret; of any other only its kind is shown.
@@ -79,7 +79,7 @@ class MirrorNotifier(BaseNotifier):
 
 
 def lines(text: str) -> list[str]:
-    """A message in lines of its own for what to do, which stands below all else of a failure."""
+    """Splits an error's text into lines, with the fix on a line of its own."""
     said, *ways_out = text.split(" Next step: ")
     return [said, *(f"Next step: {one}" for one in ways_out)]
 

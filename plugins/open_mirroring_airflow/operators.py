@@ -1,4 +1,4 @@
-"""The Airflow operators of a mirror's jobs and decisions: what each gets from its run, and what the task returns."""
+"""The Airflow operators for a mirror's jobs and for operators' decisions."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from open_mirroring.ledger.reading import LedgerReader
 
 _LOOK_MINUTES = 0.2
-"""A reset looks at the target twice, and gives its slot back while it waits."""
+"""How long a reset's job waits for the target itself; after that its task is deferred, to free the slot."""
 _LOOK_SECONDS = 60.0
-"""Between two looks of a reset that waits deferred."""
+"""Time between two checks of the target while a reset's task is deferred."""
 _TARGET_WAIT = timedelta(days=1)
 """How long a reset waits for the target to show what happened there, or for an operator to confirm it."""
 _GRACE = timedelta(minutes=5)
@@ -52,13 +52,14 @@ _OWED = "announce"
 
 
 class ExtractOperator(OpenMirroringSparkOperator):
-    """Carry what is new at the source into the change log; a backfill reads its own interval first.
+    """Reads what is new at the source into the change log; a backfill reads its own interval first.
 
-    Where little is to be published, the same program does it; the task that publishes then reports and announces it.
+    If there is little to publish, the same program publishes it, which saves a start; the publishing task then only
+    reports it.
     """
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """Read; hand on what was published as well."""
+        """Reads; returns the job's report, with the files that it published for the publishing task to report."""
         arguments = self.job_arguments(mirror, context)
         attempts = Attempts(_ledger_reader(mirror), context["task_state_store"], table_assets(mirror))
         report, published = attempts.of(lambda: self.run_job(mirror, arguments, context))
@@ -126,11 +127,11 @@ class PublishingOperator(OpenMirroringSparkOperator):
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """What was read and written; Airflow's provider of OpenLineage asks for it by this name."""
+        """The tables read and written; Airflow's OpenLineage provider calls this method by its name."""
         return None if self._sent is None else operator_lineage(*self._sent)
 
     def tell(self, report: dict[str, Any]) -> None:
-        """Keep the report: the ledger shows at the end which files and rows were published."""
+        """Keeps the report until the attempt ends: the ledger then shows which files were published."""
         self._whole = report
 
     def _tell(self, published: Sequence[PublishedFiles]) -> None:
@@ -162,7 +163,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         return None if is_skipped or passing & {*done["held"]} else done
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Go on: the report at the end names them."""
+        """Succeeds in spite of stopped tables, because a failed task sends no asset events."""
         return report
 
     def _tables(self, mirror: Mirror, context: Context) -> list[str]:
@@ -195,7 +196,7 @@ class ApprovedOperator(OpenMirroringSparkOperator):
         self.approval_task_id = approval_task_id
 
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
-        """What the run's form says, who approved it, and the request. Raises ``ARGUMENT_INVALID`` without a name."""
+        """The form's values with approver and request id. Raises ``ARGUMENT_INVALID`` without an approver's name."""
         form = super().form(mirror, context)
         if TABLE.field in form:
             checked_tables(mirror, [form[TABLE.field]])
@@ -219,12 +220,12 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
     """
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """Carry the reset as far as it goes; defer while it waits."""
+        """Continues the reset as far as possible; defers the task while it waits for the target."""
         return self._carry_on(mirror, context, (datetime.now(UTC) + _TARGET_WAIT).isoformat())
 
     @noted
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Take the trigger's answer, and carry the reset on."""
+        """Continues the reset when the trigger ends; raises ``RESET_OPEN`` if the target did not answer in time."""
         error = event_error(event)
         if error is not None:
             raise error
@@ -233,7 +234,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
         return self._carry_on(load_mirror(Path(self.mirror_file)), context, event["until"])
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
-        """Wait for the target, which the job did for a moment only."""
+        """Raises ``RESET_OPEN``, a transient error: the reset still waits for the target."""
         what = f"the reset of {report['table']} ({report['stage']}) waits for {report['waits_for']}"
         raise TransientError(RESET_OPEN, what, where=self.job)
 
@@ -267,15 +268,15 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
         )
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """What the form says, as for every approved job."""
+        """The arguments from the form, as for every approved job; not the tables to publish."""
         return OpenMirroringSparkOperator.job_arguments(self, mirror, context)
 
 
 class CorrectOperator(ApprovedOperator):
-    """Log the rows of the keys that a proof found to differ; one proof is corrected once (G-45)."""
+    """Reads the rows that a proof found to differ again, into the change log; each proof is corrected once (G-45)."""
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
-        """Try again: the rows could not be read."""
+        """Raises a transient error, so that Airflow retries: the rows could not be read."""
         way_out = "fix what it names; the task tries again, and can be cleared"
         raise TransientError("PROOF_FAILED", report["waits"], where=self.job, way_out=way_out)
 

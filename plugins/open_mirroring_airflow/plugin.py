@@ -1,7 +1,7 @@
-"""The plugin that Airflow lists: it brings the page into Airflow, and has runs noted.
+"""The Airflow plugin: adds the mirrors' web page to Airflow's menu, and writes run notes.
 
-Who is logged in there looks and decides here, as far as they may with a mirror's DAG. Nothing of the page is loaded
-before the first request, for every process of Airflow imports the plugin.
+Airflow users see a mirror if they may see its DAG, and may decide if they may edit it. The page's code is loaded at the
+first request, because every process of Airflow imports the plugin.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PREFIX = "/open_mirroring"
 
 
 def root_path() -> str:
-    """What stands before every address of Airflow, without a slash at its end."""
+    """The path prefix of Airflow's web server, without a slash at its end; empty if there is none."""
     return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
@@ -40,7 +40,7 @@ class AirflowDoor:
     """Lets in whoever is logged in to Airflow: viewers of a mirror's DAG look, who may edit it decides."""
 
     async def admit(self, request: Request) -> Visitor:
-        """Ask Airflow."""
+        """The logged-in user of a request, with the mirrors that they may see and change."""
         from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
         from fastapi import HTTPException
 
@@ -80,11 +80,11 @@ def _links(mirror: Mirror) -> Sequence[Link]:
 
 
 class LazyPage:
-    """The app, built when it is asked for the first time."""
+    """The page as an ASGI app that is built at the first request."""
 
     @cached_property
     def app(self) -> FastAPI:
-        """The app over the mirrors that the DAGs are of."""
+        """The page of the mirrors for which there are DAGs."""
         from open_mirroring.page import Link, MirrorShelf, Surroundings, build_app
         from open_mirroring_airflow.connections import landing_zone, ledger_url
 
@@ -100,7 +100,7 @@ class LazyPage:
 
 
 class OpenMirroringPlugin(AirflowPlugin):
-    """Names the package in ``airflow plugins``, puts the page into Airflow's menu, and has runs noted."""
+    """Registers the web page, its menu entry and the listener that writes run notes."""
 
     name = "open_mirroring"
     fastapi_apps: list[Any] = [  # noqa: RUF012  # as Airflow declares it

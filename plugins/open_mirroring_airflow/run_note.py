@@ -32,7 +32,7 @@ _RED = ("failed", "upstream_failed")
 
 
 def noted(execute: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep what the operator has collected in ``self.said`` as the note of its task, however ``execute`` ends.
+    """Decorates ``execute`` to store the operator's lines in ``self.said`` for the task's note, even if it fails.
 
     An error becomes the first line, before the task fails: the run may end in that moment. Users of Airflow see the
     lines, so of errors that are not ours only the kind is shown.

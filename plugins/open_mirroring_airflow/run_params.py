@@ -1,4 +1,4 @@
-"""The parameters of a run: forms that are made from operations, and what a task checks before it uses them."""
+"""Builds the params (the trigger form) of DAGs from operations, and checks their values in tasks."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _param(one: Argument, sources: Sequence[str] | None) -> Param:
 
 
 def decision_params(sources: Sequence[str] | None) -> dict[str, Param]:
-    """The form for every decision: which one, the fields that some have, and why.
+    """The form of the ``decide`` DAG: the decision, its fields, and the reason.
 
-    An operator types the table; the file's are proposed, which lack those that join by a pattern.
+    The table is free text with the mirror file's tables as suggestions, because others may be mirrored by a pattern.
     """
     labels = {name: one.label for name, one in DECISIONS.items()}
     kinds: dict[str, Any] = {**_TEXT, "enum": list(DECISIONS), "values_display": labels}
@@ -73,9 +73,9 @@ def _decision_fields() -> dict[str, dict[str, Argument]]:
 
 
 def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """The decision that a run's params name, and the fields that are filled in.
+    """The decision in a run's params, and its fields.
 
-    Raises ``ARGUMENT_INVALID`` for a field that is missing or that this decision does not have: another one was meant.
+    Raises ``ARGUMENT_INVALID`` for a missing field, and for one that this decision does not have.
     """
     operation = DECISIONS[params[DECISION]]
     needs, may_have = operation.needs, operation.may_have
@@ -101,7 +101,7 @@ def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
 
 
 def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
-    """The same tables in the mirror file's order; None: all. Raises ``ARGUMENT_INVALID`` for an unknown one."""
+    """Returns *wanted* in the mirror file's order; None: all. Raises ``ARGUMENT_INVALID`` for an unknown table."""
     if mirror.has_patterns:
         from open_mirroring.ledger import open_ledger
         from open_mirroring.reconciliation.joined_tables import take_in_joined
@@ -117,7 +117,7 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
 
 
 def backfill_arguments(context: Context) -> list[str]:
-    """What a run has to read before its tick, as arguments of the extracting job; nothing for a scheduled run.
+    """The arguments by which the extracting job first reads a backfill's interval; none for a scheduled run.
 
     A backfill names its interval; a run by hand only if it was given a date (AF-05). Raises ``ARGUMENT_INVALID`` if it
     is to read again and has none.

@@ -1,4 +1,4 @@
-"""Finds Spark, the jobs and their jars without importing any of them."""
+"""Finds the installation of Spark, the jobs and their jars, without importing them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from open_mirroring.errors import TerminalError
 
 _JOBS = "spark_jobs"
 _NOT_FOR_JOBS = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__")
-"""What Airflow keeps in the environment for itself: no job has any use for it."""
+"""Prefixes of environment variables of Airflow that jobs do not get: none needs them."""
 
 
 def job_file(job: str) -> Path:
-    """The program of a job. Raises ``INSTALLATION_INCOMPLETE``."""
+    """The path of a job's Python program. Raises ``INSTALLATION_INCOMPLETE`` if it is missing."""
     file = _jobs_folder() / f"{job}.py"
     if not file.is_file():
         raise TerminalError(

@@ -1,8 +1,7 @@
-"""Runs one job on Spark: no secret goes in by a command line, and its result comes back.
+"""Runs one job on Spark, without secrets on its command line, and reads its result.
 
-Mostly the job runs next to its task, as a Python program that starts Spark once it has something to do: secrets go in
-by the environment, a file comes back. Where the driver shall run on the cluster, the job goes there as sealed text, and
-its end is read from the ledger.
+In client mode the job is a Python program on the task's machine: secrets are in its environment, and its result is a
+file. In cluster mode the job is sent to the driver as encrypted text, and its result is read from the ledger.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.
 KEY, KEY_FILE = "job-key", "job-key-file"
 """Names in the extra of the Spark connection: the connection that holds the key, and the key's file at the driver."""
 NO_END = 256
-"""In place of the exit code of a driver that left none: it was killed, or never began. No process ends with it."""
+"""Stands for the exit code of a cluster driver that was killed or never began; no process ends with 256."""
 _ON_CLUSTER = {
     "spark.ui.enabled": "false",
     # A second attempt by the cluster would repeat what ended with an answer; Airflow knows when to try again.

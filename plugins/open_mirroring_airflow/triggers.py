@@ -33,12 +33,12 @@ class _Looking(BaseTrigger):
         self._wanted = kwargs
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments; no secret is among them."""
+        """Class path and arguments, without secrets, for Airflow's database."""
         common = {name: getattr(self, name) for name in ("mirror_file", "until", "poll_interval")}
         return f"{type(self).__module__}.{type(self).__qualname__}", {**common, **self._wanted}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait, then yield one event: what was found, or an error."""
+        """Checks repeatedly, then yields one event: the result, or an error."""
         while True:
             remaining = (datetime.fromisoformat(self.until) - datetime.now(UTC)).total_seconds()
             await asyncio.sleep(max(0.0, min(self.poll_interval, remaining)))
@@ -56,11 +56,11 @@ class _Looking(BaseTrigger):
                 return
 
     def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
-        """The event, from mirror, ledger's address and landing zone; None: look again. It runs in a thread."""
+        """Checks once, in a thread. Returns the event, or None to check again later."""
         raise NotImplementedError
 
     def failed(self, error: MirroringError, is_last: bool) -> dict[str, Any] | None:
-        """The event for a look that failed; None: look again."""
+        """The event for a check that failed; None to check again later."""
         return None if isinstance(error, TransientError) and not is_last else error_event(error)
 
 
@@ -83,21 +83,21 @@ class GateTrigger(_Looking):
 
 
 class ResetTrigger(_Looking):
-    """Look whether the reset of a table can go on beyond its *stage*; the event says so, with *waits_for* and *until*.
+    """Waits until the reset of a table can go on beyond its *stage*; the event contains whether it can.
 
-    It can when the target shows what the reset waits for, or an operator has confirmed it. Nothing is changed here.
+    It can when the target has dropped or re-created the table, or an operator has confirmed that. Only reads.
     """
 
     def __init__(self, *, table: str, stage: str, waits_for: str, **kwargs: Any) -> None:
         super().__init__(table=table, stage=stage, waits_for=waits_for, **kwargs)
 
     def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
-        """Whether a run would carry the reset beyond its stage."""
+        """Checks once whether the reset can go on."""
         goes_on = may_go_on(mirror, url, self._wanted["table"], self._wanted["stage"], zone)
         return self._event(goes_on=goes_on) if goes_on or is_last else None
 
     def failed(self, error: MirroringError, is_last: bool) -> dict[str, Any] | None:
-        """At the end of the wait the reset does not go on, whatever does not answer."""
+        """If the last check fails with a transient error, the event says that the reset cannot go on."""
         is_over = is_last and isinstance(error, TransientError)
         return self._event(goes_on=False) if is_over else super().failed(error, is_last)
 
@@ -106,7 +106,7 @@ class ResetTrigger(_Looking):
 
 
 def may_go_on(mirror: Mirror, url: str, table: str, stage: str, zone: ZoneAddress) -> bool:
-    """Whether a run would carry the reset of a table beyond *stage*; blocks for as long as ledger and target take."""
+    """Whether the reset of a table can go on beyond *stage*, by ledger and target; blocking."""
     from open_mirroring.ledger import open_ledger
     from open_mirroring.operate.reset_driver import ResetDriver
 

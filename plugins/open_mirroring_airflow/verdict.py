@@ -1,4 +1,4 @@
-"""The last task of a run: it reports the state of every table, and fails when something must not go unseen."""
+"""The last task of a run: reports the state of every table, and fails the run if a table needs attention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
 
 def verdicts_line(findings: Mapping[str, Finding], left: Collection[str]) -> str:
-    """How many tables are how, the worst first; a table with changes *left* to publish waits."""
+    """One line with the number of tables per verdict, worst first; tables in *left* have unpublished changes."""
     from open_mirroring.operate.words import amount, verdict_counts
     from open_mirroring.protocols.verdicts import Verdict
 
@@ -55,11 +55,11 @@ def _coded(tables: Mapping[str, str]) -> str:
 
 
 class ReconcileOperator(BaseOperator):
-    """Reconcile ledger and landing zone of a mirror, without Spark, and give the run its colour.
+    """Compares ledger and landing zone of a mirror, without Spark, and decides whether the run fails.
 
-    A run's state is that of its leaves, and this one runs whatever happened before. So it fails with ``TABLES_STOPPED``
-    or ``JOB_FAILED`` for a stopped table and a red task before it, else with ``DONE_WITH_LOSSES``. Tables on hold leave
-    the run green, with a note, unless only an operator can end the hold. The task returns verdicts, note and status.
+    Airflow takes a run's state from its last tasks, and this one always runs. It fails with ``TABLES_STOPPED`` for a
+    stopped table, ``JOB_FAILED`` for a failed task before it, else ``DONE_WITH_LOSSES`` for losses. Tables on hold do
+    not fail the run, unless only an operator can end the hold. The task returns verdicts, note and status.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)
@@ -71,7 +71,7 @@ class ReconcileOperator(BaseOperator):
 
     @noted
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look once and judge."""
+        """Checks all tables once, and raises the error that fails the run, if any."""
         from open_mirroring.ledger import open_ledger
         from open_mirroring.ledger.reading import LedgerReader
         from open_mirroring.operate.job_story import story

@@ -1,1 +1,1 @@
-"""Change data as its sources write it: formats (pure decoders) and transports (ranges and bytes, nothing else)."""
+"""Reads change data from its sources: formats decode messages; transports list and read what is unread."""

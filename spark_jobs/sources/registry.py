@@ -1,4 +1,4 @@
-"""Makes the format and transport that a mirror file asks for; the only module that knows all sources.
+"""Creates the format and transport for the source in a mirror file; the only module that knows all sources.
 
 A source is loaded when a mirror file asks for it; others are registered by the entry point of an installed package.
 """
@@ -18,9 +18,9 @@ from spark_jobs.sources.contract.source import Format, SchemaLookup, Transport
 
 
 class MirrorSource(NamedTuple):
-    """The source of a mirror; *tables* by their names in messages, where nothing is quoted.
+    """The source of a mirror. *tables* are by their unquoted names, as messages have them.
 
-    *given* are the structures that the mirror file gives by hand.
+    *given* are the table structures that the mirror file itself contains.
     """
 
     transport: Transport
@@ -31,7 +31,7 @@ class MirrorSource(NamedTuple):
 
 
 def source_of(mirror: Mirror) -> MirrorSource:
-    """The source that a mirror file describes; nothing is looked at yet.
+    """Creates the source that a mirror file describes, without reading from it.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``, ``METADATA_MISSING``.
@@ -55,7 +55,7 @@ def source_of(mirror: Mirror) -> MirrorSource:
 
 
 def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[str, Sequence[Structure]]:
-    """By ``schema.table`` the structures that a mirror's source announced, as :meth:`Format.structures`."""
+    """The structures that a mirror's source announced, by ``schema.table``, see :meth:`Format.structures`."""
     return format_of(mirror).structures([SourceSchema(*one) for one in kept])
 
 
@@ -65,7 +65,7 @@ def _mirrored(table: Table) -> MirroredTable:
 
 
 def transport_of(mirror: Mirror) -> Transport:
-    """What carries the changes of a mirror."""
+    """Creates the transport of a mirror, which lists and reads its changes."""
     match mirror.source:
         case described.InCapture() as source:
             from spark_jobs.sources.transports.capture import CaptureFiles
@@ -90,7 +90,7 @@ def transport_of(mirror: Mirror) -> Transport:
 
 
 def format_of(mirror: Mirror) -> Format:
-    """How the changes of a mirror are decoded."""
+    """Creates the format of a mirror, which decodes its changes."""
     match mirror.source:
         case described.ChangeEvents() as source:
             from spark_jobs.sources.ces.format import CesFormat

@@ -1,4 +1,4 @@
-"""Warns of mirrored tables that the source does not show, before anything is read: for ``check``, without a JVM."""
+"""Finds mirrored tables that are missing at the source, for the command ``check``; starts no JVM."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from spark_jobs.sources.registry import transport_of
 
 
 def unread_topics(source: AnySource, named: Mapping[str, str]) -> dict[str, str]:
-    """Of the tables that have a topic of their own, those whose topic is not read."""
+    """Tables with a topic of their own that is not under ``source.topics``, each with a message."""
     topics = source.topics if isinstance(source, InTopics) else named.values()
     missing = {table: topic for table, topic in named.items() if topic not in topics}
     return {table: f"its topic {topic!r} is none of `source.topics`" for table, topic in missing.items()}
 
 
 def warnings(mirror: Mirror) -> list[Problem]:
-    """What is worth a look before a run: ``NOT_SEEN``, ``SETUP_INCOMPLETE``, ``CONTROL_TABLE_UNREAD``.
+    """Warnings before the first run: ``NOT_SEEN``, ``SETUP_INCOMPLETE``, ``CONTROL_TABLE_UNREAD``.
 
-    Databases that are read by Spark alone are not asked, nor is one that does not answer.
+    Databases that only Spark can read, or that do not answer, are not checked.
     """
     try:
         survey = transport_of(mirror).survey()
@@ -51,7 +51,7 @@ def warnings(mirror: Mirror) -> list[Problem]:
 
 
 def check_structures(mirror: Mirror) -> list[Problem]:
-    """What is wrong with the structures that a mirror file gives by hand."""
+    """Mistakes in the table structures that a mirror file contains (``structures``)."""
     try:
         given_structures(mirror)
     except TerminalError as error:

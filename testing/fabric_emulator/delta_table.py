@@ -157,7 +157,7 @@ def union(
 
 
 def fitted(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """*rows* with exactly the columns of *schema*; missing values are NULL (F-84).
+    """Adds columns that *rows* lack, with NULL, so that they have exactly the columns of *schema* (F-84).
 
     Raises:
         TableFailure: ``SchemaMergeFailure`` when a NOT NULL column would be NULL.

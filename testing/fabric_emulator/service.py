@@ -112,7 +112,7 @@ def processed_folder(zone: Path, folder: TableFolder, settings: Settings) -> Pat
 
 
 def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings, now: float) -> None:
-    """Move all applied files but the last one, and purge those that have waited long enough.
+    """Moves applied files, except the last one, to the processed folder, and deletes old ones from it.
 
     Raises:
         FileNotFoundError: the folder or its content is being deleted.

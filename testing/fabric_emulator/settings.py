@@ -1,4 +1,4 @@
-"""The switches of the emulator: one for each rule that is configurable or undocumented."""
+"""The settings of the emulator: one for each rule that is configurable or undocumented."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Settings:
     assumed)."""
 
     purge_after_days: float = 7.0
-    """How long they are kept there (F-36, Microsoft Learn: landing zone format)."""
+    """How long applied files are kept in the processed folder (F-36, Microsoft Learn: landing zone format)."""
 
     last_kept: Literal["applied", "highest"] = "applied"
     """Which file is "the last one" that stays in the table folder (F-35): the last one applied, or the highest

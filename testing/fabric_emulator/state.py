@@ -1,4 +1,4 @@
-"""The service's memory between polls, besides the Delta tables.
+"""The emulator's state between polls, stored in addition to the Delta tables.
 
 It is one JSON document, replaced in one step. Losing it loses error messages, the first keys, the age of processed
 files and the clock, but not which files were applied: that is in the Delta commits.

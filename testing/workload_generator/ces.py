@@ -96,7 +96,7 @@ _CONTENT_TYPES = {"a": "application/json", "b": "application/avro-json", "c": "a
 
 @dataclass(frozen=True, slots=True)
 class CesOptions:
-    """The set-up of a stream group, and its wire generation.
+    """The settings of an event stream group, and the generation of its message format.
 
     Args:
         generation: ``a``, ``b`` or ``c``, see the module.

@@ -29,7 +29,7 @@ class CaptureShipping:
     Args:
         encoding: ``json`` or ``avro``.
         generation: the wire generation, see :mod:`workload_generator.ces`.
-        since: the earliest enqueue time; the windows of a source never go back.
+        since: the earliest enqueue time; later runs never use an earlier Capture window.
     """
 
     name = "sqlserver-ces"

@@ -92,7 +92,7 @@ class LoadShipping(Shipping, Protocol):
 
 
 def some(places: Sequence[int], part: float, at_least: int, rng: Random) -> Collection[int]:
-    """About this fraction of *places*, but at least *at_least* if there are enough."""
+    """A random selection of about the fraction *part* of *places*, with at least *at_least* if there are enough."""
     chosen = dict.fromkeys(draw(places, part, rng))
     missing = [place for place in places if place not in chosen]
     for place in rng.sample(missing, min(len(missing), max(0, at_least - len(chosen)))):

@@ -1,7 +1,8 @@
 """Reads change events in Avro: the framing, and the outer and inner record (C-60 to C-63).
 
-The framing is undocumented, so the bytes decide. A generation counts only if it consumes every byte, and the log
-sequence number is well formed (C-62). Public source: Microsoft Learn, *JSON Message format - change event streaming*.
+The framing is undocumented, so the bytes decide: a schema counts as the right one only if it reads every byte, and the
+log sequence number is well formed (C-62). Public source: Microsoft Learn, *JSON Message format - change event
+streaming*.
 """
 
 from __future__ import annotations
@@ -62,19 +63,22 @@ CHANGE_EVENT = fastavro.parse_schema(
         data="bytes",
     )
 )
-"""The outer record."""
+"""The Avro schema of a complete message: the CloudEvents attributes, and the change as bytes in ``data``."""
 
 DATA_WITH_FINALEVENT = fastavro.parse_schema(_data(finalevent="boolean"))
-"""The inner record since August 2026 (generation c)."""
+"""The Avro schema of ``data`` since August 2026 (generation c)."""
 
 DATA = fastavro.parse_schema(_data())
-"""The inner record before that (generation b)."""
+"""The Avro schema of ``data`` before August 2026 (generation b)."""
 
 DATA_SCHEMAS = (DATA_WITH_FINALEVENT, DATA)
 
 
 def unframed(body: bytes) -> bytes:
-    """The bare datum of an Avro message, without known frames of schema registries."""
+    """Returns an Avro message without the header that a schema registry puts before it.
+
+    Raises a Refusal for a message that does not begin like a change event.
+    """
     if body.startswith(b"\x06"):
         return body
     for mark, header, name in ((_SINGLE_OBJECT, 10, "single-object"), (_CONFLUENT, 5, "schema registry")):
@@ -86,7 +90,7 @@ def unframed(body: bytes) -> bytes:
 
 
 def read_container(body: bytes) -> dict[str, Any]:
-    """The fields of the only record in a container file, by the file's own schema (C-63)."""
+    """The fields of the only record in an Avro container file, which contains its own schema (C-63)."""
     try:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
     except Exception as error:  # the file has its own schema, which may be anything
@@ -99,7 +103,7 @@ def read_container(body: bytes) -> dict[str, Any]:
 
 
 def read_envelope(datum: bytes) -> dict[str, Any]:
-    """The fields of the outer record."""
+    """The fields of a :data:`CHANGE_EVENT` record."""
     try:
         return only_record(datum, CHANGE_EVENT)
     except UNREADABLE as error:
@@ -107,7 +111,7 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
-    """The fields of the inner record, in the generation that matches."""
+    """The fields of ``data``, read by the first of :data:`DATA_SCHEMAS` that matches all its bytes."""
     reasons = []
     for schema in DATA_SCHEMAS:
         try:

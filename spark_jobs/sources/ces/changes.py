@@ -1,7 +1,7 @@
 """Converts one change event of a mirrored table to rows of the change log (A3, A6): INSERT, UPDATE and DELETE.
 
-An UPDATE that changes the key makes two rows at one position: the old key leaves (sub 0), the new one is set (sub 1).
-Otherwise the row would stay at the target under its old key (G-03, C-73).
+An UPDATE that changes the key becomes two rows at one log position: the first removes the old key (``sub`` 0), the
+second sets the new one (``sub`` 1). Otherwise the row would stay at the target under its old key (G-03, C-73).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CODE_PAGES = (("utf-8", 4), ("cp932", 2), ("gbk", 2), ("cp949", 2), ("big5", 2)
 """Encodings with more than one byte per character in which the source may store a value, and their maximum bytes."""
 
 Image = dict[str, str | None]
-"""Column name to value text, in the order of the source."""
+"""The values of a row before or after a change: column name to text (None: NULL), in the order of the source."""
 
 _decode_columns = msgspec.json.Decoder(list[Column]).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
@@ -46,7 +46,10 @@ _COLUMN_LISTS_KEPT = 1000
 
 
 class ColumnList(RowColumns):
-    """The columns that one event announces, and how its images are read and written for one table."""
+    """The column list of an event (``cols``), and how the row images of such events are read and written to the log.
+
+    *key* are the table's key columns, *chosen* its mirrored columns, *binary* how the stream encodes binary values.
+    """
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
         try:
@@ -64,7 +67,10 @@ class ColumnList(RowColumns):
         self.base64 = frozenset(name for name, kind in kinds if binary == "base64" and kind.name in BINARY)
 
     def read(self, text: str) -> tuple[Image, str | None]:
-        """An image, and its compact JSON if the log can store the text unchanged."""
+        """Parses the JSON of a row image.
+
+        Returns its values, and its compact JSON if the log can store that unchanged.
+        """
         try:
             image = _decode_image(text)
         except (msgspec.DecodeError, RecursionError):
@@ -90,13 +96,14 @@ class ColumnList(RowColumns):
         return {name: None if value is None else str(value) for name, value in image.items()}
 
     def absent_from(self, image: Image) -> tuple[str, ...]:
-        """The columns without any value in an image, not even NULL."""
+        """The mirrored columns that are missing in an image; a column with NULL is not missing."""
         return tuple(name for name in self.kept if name not in image)
 
     def written_without(self, image: Image, untold: Collection[str]) -> tuple[str, str]:
-        """The column list and the row of an update that leaves columns out (G-04, C-96).
+        """The column list and the row, both as JSON, for an update without the columns *untold* (G-04, C-96).
 
-        A gap between column positions shows that; if the last columns are missing, the positions begin with 1.
+        Readers of the log see by a gap between column positions that columns are missing. Where there would be none,
+        because the last columns are missing, positions are shifted to begin with 1.
         """
         told = [column for column in self._columns if column.name in self.kept and column.name not in untold]
         shift = int(sorted(c.index for c in told) == list(range(len(told))))
@@ -104,7 +111,7 @@ class ColumnList(RowColumns):
         return text, self._written(image, tuple(c.name for c in told))
 
     def spelled(self, name: str, value: str | None) -> str | None:
-        """A value in the log's form: like the source's, except for binary values in base64."""
+        """A value as the log stores it: unchanged, but binary values in base64 become hexadecimal."""
         if value is None or name not in self.base64:
             return value
         try:
@@ -113,16 +120,19 @@ class ColumnList(RowColumns):
             raise Refusal("ROW_INVALID", f"the value of {shown(name)}, {shown(value)}, is no base64") from None
 
     def write(self, image: Image) -> str:
-        """A current row in the order of the columns. Missing values are NULL (C-84)."""
+        """The JSON of a row after a change, with its columns in order. Missing values become NULL (C-84)."""
         return self._written(image, self.kept)
 
     def write_old(self, image: Image) -> str:
-        """An old row in the order of the columns; a large object without a value may have been left out (C-71)."""
+        """The JSON of a row before a change.
+
+        A large object that is NULL is omitted: the source may not have sent it (C-71).
+        """
         told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, told)
 
     def mark(self, old: Image) -> int | None:
-        """The mark of an old row; None unless it certainly has all columns (C-71)."""
+        """A short hash of the row before an update; None unless that row certainly has all columns (C-71)."""
         if self.large or not old.keys() >= set(self.kept):
             return None
         return image_mark(self.write(old).encode())
@@ -170,10 +180,10 @@ def _cut_values(columns: ColumnList, image: Image) -> list[str]:
 
 
 class Outcome(NamedTuple):
-    """The result of one message: the rows of one disposition, or none if its table, *foreign*, is not mirrored.
+    """The result of decoding one message: its log rows, or none if its table is not mirrored.
 
-    *at* is the position of such a message, if known. *sender* is the database of a change. *key_untold*: the row's
-    previous key is unknown.
+    *foreign* is the name of a table that is not mirrored, *at* the position of its message, if known. *sender* is the
+    database of a change. *key_untold*: the update does not show which key the row had before.
     """
 
     rows: tuple[LogRow, ...]
@@ -184,7 +194,7 @@ class Outcome(NamedTuple):
 
 
 class SourceTable:
-    """A mirrored table with the column lists announced by its events."""
+    """A mirrored table, with a cache of the column lists that its events contained."""
 
     def __init__(self, table: MirroredTable, binary: BinaryText) -> None:
         self.source = table.source
@@ -197,7 +207,7 @@ class SourceTable:
         self._lists: dict[bytes, ColumnList] = {}
 
     def columns(self, raw: bytes) -> ColumnList:
-        """The column list for this text of ``cols``."""
+        """Parses the JSON of ``cols``, or returns the cached result."""
         found = self._lists.get(raw)
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:
@@ -207,7 +217,10 @@ class SourceTable:
 
 
 def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
-    """The rows of one complete event, at its coordinates."""
+    """Converts a complete event to log rows. *origin* and *place* locate its message at the source.
+
+    Raises a Refusal, which becomes a dead letter, for an event that contradicts itself or does not show its key.
+    """
     images = data.images
     if images is None:
         raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata next to it")
@@ -396,9 +409,10 @@ def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None
 
 
 def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:
-    """The key of the row that becomes outdated because its change could not be read; *key* was read before.
+    """The key of the row that an unreadable change would have changed, so that only this row is treated as outdated.
 
-    None if unknown, or if an UPDATE may have changed it: the row under the old key would stay for ever (G-03, C-73).
+    *key* is the key if it could be read. None if the key is unknown, or if an UPDATE may have changed it: the row under
+    the old key would then stay for ever (G-03, C-73).
     """
     key = key or _announced_key(data, table)
     images = data.images

@@ -1,6 +1,6 @@
-"""Decodes change events: messages in, rows of the change log out. The fast path must give the same result.
+"""Decodes change events to rows of the change log. The fast path must give the same result.
 
-No other message changes the rows of one; only the pieces of a split event are joined, in any order (C-50 to C-56).
+Each message is decoded alone, so order does not matter; only the pieces of a split event are joined (C-50 to C-56).
 Public source: Microsoft Learn, *JSON Message format - change event streaming*.
 """
 
@@ -47,9 +47,10 @@ from spark_jobs.sources.sql_server.types import BinaryText
 
 
 class CesSettings(NamedTuple):
-    """How a stream is read where the format leaves a choice.
+    """Settings of the decoder.
 
-    Events of other databases are ignored (C-12). Longer messages or joined events are dead letters (C-50, C-56).
+    Only events of *database* are read, others are ignored (C-12). *binary* is the encoding of binary values. Messages
+    and joined events longer than the limits become dead letters (C-50, C-56).
     """
 
     database: str | None = None
@@ -134,7 +135,7 @@ class CesDecoder(Decoder):
         return read_event(body)
 
     def decode_event(self, event: Event, origin: str, place: int, raw: bytes | None) -> Outcome:
-        """Decode a complete event; *raw* is the part that a dead letter keeps."""
+        """Decodes a complete event. If it cannot be read, the result is a dead letter, which keeps the bytes *raw*."""
         table: SourceTable | None = None
         data: Data | None = None
         try:
@@ -159,9 +160,9 @@ class CesDecoder(Decoder):
             return self.placed(row, told)
 
     def placed(self, letter: LogRow, told: NamedTable | None) -> Outcome:
-        """The dead letter, with the table in its bytes; no row if that table is not mirrored (C-95).
+        """Assigns a dead letter to the table *told*, which was found in its bytes; no row if it is not mirrored (C-95).
 
-        Without a key it stops the table, because any of its rows may be outdated.
+        A dead letter without a key stops its table, because any of the table's rows may be outdated.
         """
         if told is None or not (told.schema and told.tbl):
             return Outcome((letter,))
@@ -175,13 +176,16 @@ class CesDecoder(Decoder):
         return Outcome((letter._replace(tbl=self._tables[meant].source),))
 
     def foreign_name(self, data: Data) -> str:
-        """The name of a table that is not mirrored; with its database if only another one is read."""
+        """The name of a table that is not mirrored, with its database if that is not the one that is read."""
         source = data.eventsource
         name = f"{source.schema}.{source.tbl}"
         return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
-        """The mirrored table of an event; None when it is not mirrored."""
+        """The mirrored table of an event; None when it is not mirrored.
+
+        Raises a Refusal if a name differs in case only: ignoring such an event could lose changes.
+        """
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
             raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")
@@ -202,7 +206,7 @@ class CesDecoder(Decoder):
 
 
 def keys_untold(tables: Collection[str]) -> list[SourceSchema]:
-    """The record of tables with updates that do not show the row's previous key (C-73)."""
+    """Notes for the ledger that updates of these tables do not show the row's previous key (C-73)."""
     return [SourceSchema(KEYS_UNTOLD, "", table, 0, "") for table in sorted(tables)]
 
 
@@ -240,7 +244,10 @@ class _Piece(NamedTuple):
 
 
 def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | Unjoinable:
-    """Join the pieces of one event, which is then at the coordinates of its last piece."""
+    """Joins the pieces of one split event, and decodes it as if it had come whole in place of its last piece.
+
+    Returns Waiting if pieces are missing, and Unjoinable (or a dead letter) if they can never be joined.
+    """
     read = [_Piece(row, decoder.read(row.raw)) for row in sorted(pieces, key=lambda row: (row.origin, row.place))]
     try:
         run, is_proven = _run(_by_index(read))

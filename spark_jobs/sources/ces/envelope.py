@@ -1,7 +1,8 @@
-"""Reads the CloudEvents envelope: from bytes to one event, or one piece of an event (C-10 to C-32, A4).
+"""Reads the CloudEvents envelope of a message, which is one event or one piece of it (C-10 to C-32, A4).
 
-Three generations share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or ``segmentindex``/``finalsegment``
-(b, c). Public source: Microsoft Learn, *JSON Message format - change event streaming*, and CloudEvents 1.0.
+Three generations of the format share one type name (C-22). They number pieces by ``splitindex`` and ``splittotalcnt``
+(a), or by ``segmentindex`` and ``finalsegment`` (b, c). Public source: Microsoft Learn, *JSON Message format - change
+event streaming*, and CloudEvents 1.0.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ class KeyPart(msgspec.Struct, gc=False):
 
 
 class Transaction(msgspec.Struct, gc=False):
-    """The fields of the transaction block that locate a change; times are for information only (C-48)."""
+    """The fields of ``transaction`` that locate a change. Its times are not read: they decide nothing (C-48)."""
 
     commitlsn: str
     sequencenumber: int
 
 
 class EventSource(msgspec.Struct, gc=False):
-    """The origin of a change; *cols* stays raw, because few different lists occur."""
+    """The table, columns and key of a change. *cols* is not parsed here: its few different texts are cached parsed."""
 
     db: str
     schema: str
@@ -61,7 +62,7 @@ class EventSource(msgspec.Struct, gc=False):
 
 
 class EventRow(msgspec.Struct, gc=False):
-    """The images of the row, each the text of a JSON object."""
+    """The row before (*old*) and after (*current*) the change, each the text of a JSON object."""
 
     old: str | None
     current: str | None
@@ -76,7 +77,7 @@ class Data(msgspec.Struct, gc=False):
 
     @property
     def images(self) -> EventRow | None:
-        """None if missing, or told twice."""
+        """The row before and after the change; None if missing, or if both names occur."""
         return None if self.eventrow and self.eventdata else self.eventrow or self.eventdata
 
 
@@ -113,7 +114,7 @@ class Split(NamedTuple):
 
     @property
     def whole(self) -> bool | None:
-        """Whether the event came in one message; None when only its content can show it.
+        """Whether the message is a complete event; None when only its content can show it.
 
         A last piece numbered 1 is the end of a split event that counts from 0, or an unsplit one that counts from 1.
         """
@@ -129,7 +130,12 @@ UNSPLIT = Split(0, True, None)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """A message with a valid envelope; *data* is text for JSON, bytes for Avro, :class:`Data` if it is not wrapped."""
+    """A message with a valid envelope.
+
+    *data* is text (JSON), bytes (Avro), or :class:`Data` if it was plain JSON members.
+
+    *epoch* is the id of the stream, *lsn* and *sequence* order its changes; all three come from ``logicalid``.
+    """
 
     epoch: str
     lsn: str
@@ -141,7 +147,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def logical_id(self) -> str:
-        """The id that all pieces of an event share, in one spelling (C-31)."""
+        """The id that all pieces of an event share, in lower and upper case as the log spells it (C-31)."""
         return f"{self.epoch}:{self.lsn}:{self.sequence}"
 
     @property
@@ -162,7 +168,7 @@ _decode_data = msgspec.json.Decoder(Data).decode
 
 
 def read_event(body: bytes) -> Event:
-    """Read one message."""
+    """Reads the envelope of one message, JSON or Avro. Raises a Refusal if it is not a change event."""
     if body[:1] == b"{":
         return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
@@ -314,9 +320,9 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """The payload of a complete event; the case of its names may differ from the published samples (C-97).
+    """Reads ``data`` of a complete event; the case of its names may differ from the published samples (C-97).
 
-    Bytes that do not begin with a brace are a record, which proves itself (C-62).
+    Bytes that do not begin with a brace are an Avro record (C-62). Raises a Refusal if it is neither.
     """
     if isinstance(payload, Data):
         return payload

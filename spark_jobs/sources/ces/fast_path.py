@@ -1,9 +1,9 @@
-r"""The fast path of change events: most messages are read from blocks by patterns of their columns (C-10 to C-49).
+r"""Reads most change events with regular expressions, much faster than the decoder (C-10 to C-49).
 
 The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) defines the format. The fast path reads a message only if its
-bytes prove that the decoder would give the same row. That needs a known list of columns, a pattern without freedom for
-everything else, and a key and position that occur twice with the same value. Pieces of split events, key changes, other
-spellings and anything damaged go to the decoder.
+bytes prove that the decoder would give the same row: its list of columns is known, everything else matches a strict
+pattern, and the two copies of key and position agree. Pieces of split events, key changes, other spellings and anything
+damaged go to the decoder.
 
 The patterns are regular expressions over the bytes of a line. A message has three levels of JSON: the envelope;
 ``data``, an object written into a text; and the images of the row, objects written into texts of ``data``. Each level
@@ -106,8 +106,9 @@ FOREIGN = _foreign()
 class ChangePattern:
     """The pattern of the rest of a message after :data:`SEPARATOR`, for one list of columns.
 
-    It proves the names, their order, that values are texts or null, and that ``pkkey`` matches the key in each image.
-    *digits* is how many digits always fit an integer key column. Raises ValueError for names that need escapes.
+    A match proves the columns' names and order, that values are texts or null, and that ``pkkey`` matches the key in
+    each image. *digits* contains for each key column how many digits always fit it; None if it is not an integer.
+    Raises ValueError for names that need escapes.
     """
 
     def __init__(self, names: Sequence[str], key: Sequence[str], digits: Sequence[int | None]) -> None:
@@ -178,7 +179,7 @@ it."""
 
 
 class FastCes:
-    """Reads messages from blocks. It caches the column lists it has seen, so keep one for many blocks."""
+    """The fast path. It caches the column lists that it has seen, so use one instance for many blocks."""
 
     def __init__(self, decoder: CesDecoder) -> None:
         self._decoder = decoder

@@ -1,4 +1,4 @@
-"""Change event streaming as a format, and what its events announce of their tables: names, columns, primary key.
+"""Defines the format of change event streaming, and finds tables, columns and primary keys in its events.
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming*; *sys.sp_create_event_stream_group*.
 """
@@ -69,7 +69,12 @@ class CesFormat(Format):
 
 
 def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) -> Iterator[Announced]:
-    """As :meth:`Format.announced`; of a split event only the first piece contains its table, and nothing more."""
+    """Finds the tables in messages, with columns and key, see :meth:`Format.announced`.
+
+    Unreadable messages are skipped.
+
+    Only the first piece of a split event contains a table, and only its name.
+    """
     decoder = CesDecoder({}, settings)
     lists: dict[bytes, ColumnList] = {}
     partial, whole = set[Announced](), set[Announced]()

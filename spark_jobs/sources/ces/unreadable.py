@@ -1,9 +1,8 @@
 r"""Finds the table of an unreadable event, if its bytes still contain it (C-95).
 
-A dead letter without table puts every table of a mirror at risk. One with a table concerns that table alone, or none if
-it is not mirrored. So the name is read leniently: from JSON that is not an event, from cut or altered JSON, and from
-the beginning of Avro records. Altered bytes may contain anything, so a name counts only if nothing hints at another
-event.
+A dead letter without a table stops every table of a mirror; one with a table stops that table alone, or none if it is
+not mirrored. So the name is searched in JSON that is not an event, in cut or altered JSON, and at the beginning of Avro
+records. It counts only if the bytes hint at no second table.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def table_in_body(body: bytes | None) -> NamedTable | None:
 
 
 def table_in_line(line: bytes | None) -> NamedTable | None:
-    """The same for a line that should wrap one message: its text is one level deeper, or encoded."""
+    """The only table in a line of JSON that wraps a message as escaped text or base64; None if unknown."""
     match = _VALUE.search(line or b"")
     if match is None:
         return _of_text((line or b"")[:_MOST_BYTES], deepest=3)
@@ -54,7 +53,7 @@ def table_in_line(line: bytes | None) -> NamedTable | None:
 
 
 def table_in_data(data: object) -> NamedTable | None:
-    """The same for the payload of an event, or of its first piece; later pieces contain none."""
+    """The only table in ``data`` of an event or of its first piece (later pieces contain none); None if unknown."""
     if isinstance(data, str):
         return _of_text(data.encode("utf-8", "replace")[:_MOST_BYTES])
     if not isinstance(data, bytes):

@@ -1,1 +1,1 @@
-"""Defines what every source gives to the rest: a format with its decoder, and a transport."""
+"""Interfaces that every source implements: a format with its decoder, and a transport."""

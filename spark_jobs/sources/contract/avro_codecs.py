@@ -1,4 +1,4 @@
-"""Reads Avro: damage is told apart from a compression that this machine has no library for."""
+"""Reads Avro records, and reports a missing compression library as such, not as a damaged file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MISSING = re.compile(r"(\w+) codec is supported but you need to install one of 
 
 
 def refuse_missing_codec(error: BaseException) -> None:
-    """Raise our own error where reading a container failed because a library is missing: the container is sound."""
+    """Raises ``INSTALLATION_INCOMPLETE`` if *error* says that a compression library is missing: the file is sound."""
     if found := _MISSING.search(str(error)):
         package = found[2].rstrip(",").replace("'", "")
         raise TerminalError(
@@ -29,7 +29,7 @@ def refuse_missing_codec(error: BaseException) -> None:
 
 
 def only_record(datum: bytes, schema: Any) -> dict[str, Any]:
-    """One record that consists of all the bytes; one of :data:`UNREADABLE` if they are none."""
+    """The record that all the bytes are by *schema*. Raises one of :data:`UNREADABLE` if they are not one record."""
     stream = io.BytesIO(datum)
     record: Any = fastavro.schemaless_reader(stream, schema, None)
     if stream.tell() != len(datum):

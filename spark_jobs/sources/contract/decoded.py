@@ -1,6 +1,7 @@
-"""Defines what every format's decoder takes and gives.
+"""Defines the decoder interface of formats, and its input and output.
 
-A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition.
+A decoder is a pure function from messages to rows of the change log. It counts every message in exactly one of five
+groups (see :class:`Dispositions`), so that no message is lost unnoticed.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ _BASE64 = re.compile(rb'"?[A-Za-z0-9+/]{16,}={0,2}"?')
 
 
 class MirroredTable(NamedTuple):
-    """What a decoder must know of a mirrored table.
+    """A mirrored table, as far as a decoder needs to know it.
 
     Args:
         source: the table as the mirror file names it, ``schema.table``.
         key: key columns in the order of the mirror file; empty for a table that takes inserts only.
         columns: the columns that may be read, the key always among them (G-12).
-        keys_never_change: the mirror file promises that no update changes a key, should nothing else tell (T-60, K-70).
-        full_rows: the mirror file promises that changes carry whole rows (G-04).
+        keys_never_change: the mirror file promises that no update changes a key; needed where updates do not show the
+            previous key (T-60, K-70).
+        full_rows: the mirror file promises that changes contain all columns (G-04).
         complete_rows: columns that a change leaves out are completed from the changes before it (G-04).
-        key_is_unique: the mirror file promises that its key tells rows apart, whatever the source announces (G-83).
+        key_is_unique: the mirror file promises that its key is unique, even if the source's key has more columns
+            (G-83).
     """
 
     source: str
@@ -44,7 +47,7 @@ class MirroredTable(NamedTuple):
     key_is_unique: bool = False
 
     def refuse_narrower_key(self, announced: Collection[str]) -> None:
-        """Refuse a change of a table whose announced key has columns that its key lacks: two rows may be one (G-83)."""
+        """Raises a Refusal if the source's key has more columns than the mirror's: two rows could become one (G-83)."""
         if self.key_is_unique or not self.key:
             return
         if lacking := columns_lacking(self.key, announced):
@@ -53,24 +56,24 @@ class MirroredTable(NamedTuple):
 
 
 class TableNames:
-    """The mirrored tables by name, ``schema.table``."""
+    """Finds mirrored tables by their name, ``schema.table``."""
 
     def __init__(self, mirrored: Iterable[str]) -> None:
         self._spelled = {_folded(name): name for name in mirrored}
 
     def meant_by(self, name: str) -> str | None:
-        """The mirrored table whose name differs from this one at most in case, in blanks around it, or unseen."""
+        """The mirrored table whose name differs at most in case, outer blanks or invisible characters; else None."""
         return self._spelled.get(_folded(name))
 
     def refuse_other_case(self, name: str) -> None:
-        """Refuse a change of a table that is mirrored but for the case of its name, instead of ignoring it (G-13)."""
+        """Raises a Refusal for a name that :meth:`meant_by` finds: ignoring its changes could lose them (G-13)."""
         meant = self.meant_by(name)
         if meant is not None:
             raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(name)}, and the mirror file says {shown(meant)}")
 
 
 def _folded(name: str) -> str:
-    """A name without what databases take no notice of: case, blanks at the end; and without what nobody sees."""
+    """A name without differences in case, outer blanks and invisible characters."""
     if name.isascii():
         return ".".join(part.strip() for part in name.casefold().split("."))
     seen = (sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
@@ -78,10 +81,10 @@ def _folded(name: str) -> str:
 
 
 class Damage(NamedTuple):
-    """Bytes of a file in which a transport found no message: one dead letter, counted as one message.
+    """Damaged bytes in a source file, in which no message could be found: they become one dead letter.
 
-    *place* is the byte offset in the file, *raw* what stands there, cut at 1 MB. *claims* is origin and place of the
-    message that it was, where it still tells them.
+    *place* is the byte offset in the file *origin*, *raw* the bytes, cut at 1 MB. *claims* is the origin and place of
+    the damaged message, if the bytes still show them.
     """
 
     origin: str
@@ -93,9 +96,9 @@ class Damage(NamedTuple):
 
 
 class TableDamage(NamedTuple):
-    """Damage in what belongs to one table: its changes are missing, so it has to stop, should it be mirrored.
+    """Damage in a file of one table: changes of the table are missing, so it stops if it is mirrored.
 
-    *is_sure*: the source itself says which table it is, not only the name of a folder.
+    *is_sure*: the source's metadata names the table, not only the name of a folder.
     """
 
     table: str
@@ -104,9 +107,9 @@ class TableDamage(NamedTuple):
 
 
 class Dispositions(NamedTuple):
-    """How many messages ended how; each in exactly one of the last five, so these add up to ``messages``.
+    """Counts of messages by what became of them. Each message is in exactly one group, so they add up to ``messages``.
 
-    An UPDATE that changes a key is one of ``changes``, although it makes two rows.
+    An UPDATE that changes a key counts once in ``changes``, although it becomes two rows.
     """
 
     messages: int = 0
@@ -118,14 +121,14 @@ class Dispositions(NamedTuple):
 
 
 BY_HAND = "(given by hand)"
-"""Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
+"""The *topic* of a structure that comes from the mirror file, not from a topic; no topic has such a name (K-61)."""
 
 
 class SourceSchema(NamedTuple):
-    """A structure that the source announced in a message of its own, kept in the ledger.
+    """The structure of a table (its columns and types) that a message of the source describes; kept in the ledger.
 
-    Ids are unique in a topic only (K-10), and empty when there is none. A larger *version* is newer (K-11). *document*
-    is the announcement as JSON text.
+    *schema_id* is unique within its topic only (K-10), and empty if the source gives none. A larger *version* is newer
+    (K-11). *document* is the description as JSON text.
     """
 
     topic: str
@@ -136,22 +139,23 @@ class SourceSchema(NamedTuple):
 
 
 USED = "(used)"
-"""The document of a note, kept beside the structures, that a topic used an id which another one announced (K-85)."""
+"""*document* of a record that is not a structure: the topic used a schema id that another topic announced (K-85)."""
 
 
 def is_described(schema: SourceSchema) -> bool:
-    """Whether it is a structure, and no note."""
+    """Whether the record is a structure, not a note that a topic used an id (:data:`USED`)."""
     return schema.document != USED
 
 
 SERVER_UNTOLD = "?/"
-"""Begins the name of a task whose server nothing tells: it is compared with its like alone."""
+"""Prefix of the name of a Qlik task whose server is unknown; compared only with other names with this prefix."""
 
 
 class Decoded(NamedTuple):
-    """The rows of some messages, in their order, with their accounts, and what was seen beside them.
+    """The result of decoding messages: log rows in the messages' order, counts, table structures and observations.
 
-    Messages of a table that is not mirrored have no row, but a fact. *schemas* are announced structures.
+    *schemas* are structures that messages announced. *facts* are observations for the ledger, such as how many messages
+    belong to tables that are not mirrored; those have no row.
     """
 
     rows: list[LogRow]
@@ -161,35 +165,36 @@ class Decoded(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Pieces that are not complete yet, or wait for a structure; *missing* says for what, as far as it is known."""
+    """Result of a join whose fragments are not complete yet; *missing* describes what they wait for, if known."""
 
     missing: str = ""
 
 
 class Unjoinable(NamedTuple):
-    """Pieces that can never be joined: they become one dead letter."""
+    """Result of a join of fragments that can never be joined: *row* is their common dead letter."""
 
     row: LogRow
 
 
 LoggedHalf = tuple[str, str | None]
-"""What the log holds at a place: the operation of a change, and its key."""
+"""A change that the log already contains: its operation and its key."""
 
 
 class Decoder(ABC):
-    """What a format offers to whoever reads messages: pure functions, here of messages that are independent."""
+    """Decodes the messages of a format: pure functions. The defaults suit messages that need no other message."""
 
     @abstractmethod
     def decode(self, messages: Iterable[Any]) -> Decoded:
-        """The rows of whole messages, and fragments for those that need others to be understood.
+        """Decodes messages to log rows; a message that needs others to be understood becomes a fragment.
 
-        A fragment's ``fragment_of`` names what it waits for; ``raw`` holds the message's bytes.
+        A fragment's ``fragment_of`` identifies what it waits for; ``raw`` contains the message's bytes.
         """
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """Cut messages into lists of about *size*, only where :meth:`decode` then gives the same as for all of them.
+        """Splits messages into lists of at most about *size* messages, which can be decoded one after the other.
 
-        A list of large messages is shorter, so that memory stays flat.
+        Messages that have to be decoded together stay in one list. Lists of large messages are shorter, to limit
+        memory.
         """
         chunk: list[Any] = []
         held = 0
@@ -203,24 +208,24 @@ class Decoder(ABC):
             yield chunk
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """Join the fragments of one identity, from any batches and in any order."""
+        """Joins fragments with the same ``fragment_of``, from any batches and in any order."""
         return Waiting()
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """The rows that the fragments of one identity add to what is logged at their position already; mostly none."""
+        """Rows of late fragments, all with one ``fragment_of``, that *logged*, the log at their position, lacks."""
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letters of fragments that waited too long."""
+        """The dead letters of fragments that waited too long; *reason* is their text."""
         return []
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
-        """Make of a logged dead letter the message that :meth:`decode` takes; *source* is the letter's table."""
+        """Builds a message for :meth:`decode` from a dead letter that is to be read again; *source* is its table."""
         return RawMessage(origin, place, body)
 
 
 class Refusal(Exception):
-    """A message that cannot become a change: stable code, a reason that says what is wrong, the key if it is known."""
+    """A message cannot become a change: it becomes a dead letter with *code*, *reason* and, if known, *key*."""
 
     def __init__(self, code: str, reason: str, key: str | None = None) -> None:
         super().__init__(code, reason, key)
@@ -230,7 +235,7 @@ class Refusal(Exception):
 
 
 def refused_row(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
-    """The dead letter of a message, still without table; its reason says what the bytes look like, if they show it."""
+    """The dead letter of a message, without a table; its reason adds what the bytes look like, such as base64 text."""
     reason = f"{refusal.reason}{_hint(refusal, raw or b'')}"
     return LogRow(REJECTED, origin, place, code=refusal.code, reason=reason, raw=raw)
 
@@ -253,6 +258,6 @@ def damaged_row(damage: Damage) -> LogRow:
 
 
 def shown(value: object) -> str:
-    """A value as a reason may quote it: escaped and short."""
+    """A value as text for messages: escaped, and shortened beyond 120 characters."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""Says how a text is encoded, and reads it as UTF-8. Public source: RFC 8259, section 8.1."""
+"""Detects the encoding of text files, and reads them as UTF-8. Public source: RFC 8259, section 8.1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _BLOCK = 1 << 20
 
 
 def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
-    """A seekable file, open at its beginning, as UTF-8 without a byte order mark; else it is in *encoding*."""
+    """Converts a file, open at its beginning, to UTF-8 without a byte order mark.
+
+    A byte order mark or the first bytes show the encoding; *encoding* applies if they do not.
+    """
     shown, mark = encoding_of(file.read(_HEAD))
     file.seek(mark)
     name = codecs.lookup(encoding if shown == "utf-8" and not mark else shown).name
@@ -42,7 +45,10 @@ class _Recoded(io.RawIOBase):
 
 
 def is_utf8(file: IO[bytes]) -> bool:
-    """Whether a file without a mark is UTF-8 with characters beyond ASCII, which text of a code page rarely is."""
+    """Whether a file without a byte order mark is certainly UTF-8: valid, and with characters beyond ASCII.
+
+    Text in a code page with such characters is rarely valid UTF-8.
+    """
     if encoding_of(file.read(_HEAD))[1]:
         return False
     file.seek(0)
@@ -58,7 +64,7 @@ def is_utf8(file: IO[bytes]) -> bool:
 
 
 def why_not(error: UnicodeDecodeError) -> str:
-    """Describe the bytes that are invalid in an encoding, and the encoding they look like."""
+    """The message for text that is invalid in its encoding: where, and which encoding it looks like."""
     raw = bytes(error.object)
     around = raw[max(0, error.start - 20) : error.start + 20]
     name = "UTF-8" if error.encoding.lower() in ("utf-8", "utf8") else error.encoding
@@ -92,7 +98,7 @@ _MARKS_OF_1252 = {0x80, 0x85, *range(0x91, 0x98)}
 
 
 def encoding_of(head: bytes) -> tuple[str, int]:
-    """The encoding that the first bytes of a text show (RFC 4627, section 3), and the length of its byte order mark."""
+    """The encoding that the first bytes show (RFC 4627, section 3), or UTF-8; and the byte order mark's length."""
     for mark, codec in _BOMS:
         if head.startswith(mark):
             return codec, len(mark)
@@ -105,12 +111,12 @@ def encoding_of(head: bytes) -> tuple[str, int]:
 
 
 def packed_as(head: bytes) -> str | None:
-    """What a file is that begins so, if it holds no text at all."""
+    """The compression or file type that the first bytes *head* show, such as "packed by gzip"; None for text."""
     return next((what for mark, what in _PACKED if head.startswith(mark)), None)
 
 
 def looks_like(content: bytes) -> str:
-    """What bytes that are no UTF-8 look like, and the command that converts them."""
+    """The message part for bytes that are not UTF-8: the likely code page, and the command that converts it."""
     beyond = [byte for byte in content if byte > 0x7F]
     oem = sum(byte < 0xA0 and byte not in _MARKS_OF_1252 for byte in beyond)
     kind, name = ("code page 850 or 437", "CP850") if oem * 2 > len(beyond) else ("Windows-1252", "WINDOWS-1252")

@@ -1,6 +1,7 @@
-"""Defines what a fast path takes from a block: rows of the log as columns, and the numbers of their messages.
+"""Defines the interface of fast paths, which decode many messages at once into columns of log rows.
 
-It takes a message only where it proves that the decoder would give the same row. What it leaves costs time only.
+A fast path decodes a message only if it can prove that the decoder would give the same row. The decoder then reads the
+messages that are left, which is only slower.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ SCHEMA = pa.schema(
     [HELD_SCHEMA.field(name) for name in ("kind", "tbl", "bucket", "epoch", "pos", "op", "key", "cols", "whole")]
     + [HELD_SCHEMA.field(name) for name in ("row", "before", "had", "origin", "place")]
 )
-"""The columns of a change."""
+"""The columns of the change log that a fast path fills."""
 DATED_SCHEMA = pa.schema([*SCHEMA, *(HELD_SCHEMA.field(name) for name in TRANSACTION_COLUMNS)])
-"""The same with commit time and transaction, which the log keeps of tables that have them as columns (G-118)."""
+""":data:`SCHEMA` with commit time and transaction, for tables that mirror these as columns (G-118)."""
 
 
 class Taken(NamedTuple):
-    """What was taken from a block: rows of the log, one per change, and the numbers of all messages that were taken.
+    """What a fast path decoded of a block; the decoder has to read the block's other messages.
 
-    *images* of the messages that gave no row are before images; the others are of tables that are not mirrored.
-    *announces*: among those that were left one may announce a structure, and none behind the first such was taken.
-    *schemas* and *facts* are what else was seen.
+    Args:
+        rows: log rows, one per change.
+        taken: numbers, in the block, of all messages that were decoded, also of those without a row.
+        announces: a message that was left may announce a structure; no message after it was decoded.
+        images: how many of the messages without a row are before images; the rest are of tables not mirrored.
+        schemas, facts: structures and observations, as in :class:`Decoded`.
     """
 
     rows: pa.Table
@@ -45,38 +49,38 @@ class Taken(NamedTuple):
 
 
 class FastDecoder(Protocol):
-    """Takes most messages from blocks; it knows what it met, so one is kept for many blocks."""
+    """Decodes most messages of blocks. It caches what it has seen, so use one instance for many blocks."""
 
     def take(self, block: Any) -> Taken:
-        """What of a block it proves to read as the decoder does: rows with the columns of :data:`SCHEMA`, in order."""
+        """Decodes the messages of a block for which it can prove the decoder's result; rows in the messages' order."""
         ...
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """Know structures that were announced besides those known so far."""
+        """Adds structures that were announced, for the blocks that follow."""
         ...
 
 
 class KnownColumns(NamedTuple):
-    """The mirrored table of a row, and its list of columns as the log has it."""
+    """The mirrored table of a row, and its column list as the log's column ``cols`` contains it."""
 
     source: str
     cols: str
 
 
 Transacted = tuple[bytes | None, bytes | None]
-"""When a change was committed, and in which transaction, as its source spells it."""
+"""Commit time and transaction id of a change, both as the source spells them."""
 NOT_ASKED: Transacted = (None, None)
 
 RowFields = tuple[int, int, bytes, str, bytes, int, bool, bytes | None, bytes | None, int | None, Transacted]
-"""A proven row: numbers of its message and of its columns among the known ones, position, operation, key, bucket,
-whether it is whole, row, row before, mark of an update's row before, commit time and transaction where its table has
-them. Texts are UTF-8."""
+"""A decoded row: number of its message in the block, index into the :class:`KnownColumns`, position, operation, key,
+bucket, whether it has all columns, row, row before, hash of an update's row before, commit time with transaction. Texts
+are UTF-8."""
 
 
 def rows_table(
     block: Block, rows: Sequence[RowFields], known: Sequence[KnownColumns], epochs: pa.DictionaryArray
 ) -> pa.Table:
-    """Proven rows as a table with the columns of :data:`SCHEMA`, and those of their transactions if any has them."""
+    """Rows as an Arrow table with :data:`SCHEMA`, or :data:`DATED_SCHEMA` if any row has a commit time."""
     if not rows:
         return SCHEMA.empty_table()
     numbers, codes, positions, operations, keys, buckets, whole, images, before, had, told = zip(*rows, strict=True)
@@ -105,5 +109,5 @@ def rows_table(
 
 
 def texts(values: Sequence[bytes | None]) -> pa.Array:
-    """Parts of messages that are UTF-8, cut at ASCII characters, as texts."""
+    """Valid UTF-8 bytes as an Arrow string column, without checking them again."""
     return pa.array(values, pa.binary()).view(pa.string())

@@ -1,6 +1,6 @@
-"""Reads JSON without a guess: numbers digit for digit, and no numbers that may have lost digits.
+"""Keeps the exact digits of JSON numbers, and finds numbers that may have been rounded before.
 
-A sender that writes exact numbers as JSON numbers may have read them as doubles, which hold 15 digits (G-112).
+A sender may have converted an exact number to a double, which keeps only 15 digits (G-112).
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import re
 
 DOUBLE_DIGITS = 15
-"""Decimals of so many digits survive a double."""
+"""A decimal with at most this many digits survives conversion to a double."""
 _MOST_DIGITS = 17
-"""No double is written with more: a number that has more digits came exactly."""
+"""No double is written with more digits, so a longer number was not rounded to a double."""
 _NUMBER = re.compile(r"-?0*([0-9]*)\.?([0-9]*)(?:[eE].*)?")
 
 
 class JsonNumber(str):
-    """A JSON number with its exact text, where no Python whole number has that text; so it differs from a string."""
+    """The exact text of a JSON number with fraction or exponent; a class of its own, to differ from JSON strings."""
 
     __slots__ = ()
 
 
 def no_number(text: str) -> None:
-    """Refuse NaN and Infinity, which JSON does not know."""
+    """Raises ValueError for NaN and Infinity, which are not valid JSON; for ``parse_constant``."""
     raise ValueError(f"{text} is no JSON number")
 
 
 def may_be_rounded(value: object) -> bool:
-    """Whether a value is a number of JSON that looks like a double with all its digits used.
+    """Whether a value is a JSON number with 16 or 17 digits, as a rounded double would have.
 
-    Zeros at the end of a fraction, but for a lone one, are written by whoever knows the scale: a double has none.
+    A fraction that ends with padding zeros is not one: only a sender that knows the scale writes them.
     """
     if not isinstance(value, JsonNumber):
         return False
@@ -40,7 +40,7 @@ def may_be_rounded(value: object) -> bool:
 
 
 def rounded(name: str, value: object) -> str:
-    """Why such a value of a column is refused; *name* as it is to be shown."""
+    """The reason for refusing a value for which :func:`may_be_rounded` is true; *name* is the column's name."""
     return (
         f"the value of {name}, {value}, is a number of JSON as a double is written, which may have lost digits: have "
         "the source write it as a text"

@@ -14,7 +14,7 @@ from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 
 BLOCK_BYTES = 4 * 2**20
-"""Small enough for memory that was used before: a fresh page costs more than decoding what is on it."""
+"""Small enough to reuse memory: allocating fresh pages costs more than decoding what is on them."""
 _MOST = 10_000
 
 Places = npt.NDArray[np.int64]
@@ -22,9 +22,9 @@ Message = RawMessage | Damage
 
 
 class Block(Protocol):
-    """Messages of one origin, each standing in *content* from its start to its end; after each end stands one byte.
+    """Messages of one file or partition (*origin*) in one buffer: message *i* is ``content[starts[i]:ends[i]]``.
 
-    Starts rise. *places* are those in the origin.
+    One byte separates two messages. *places* are the messages' offsets in the origin.
     """
 
     @property
@@ -39,12 +39,12 @@ class Block(Protocol):
     def places(self) -> Places: ...
 
     def messages(self, numbers: Places) -> Iterator[Message]:
-        """Some of the messages as the transport gives them one by one."""
+        """The messages with these numbers, as single messages for the decoder."""
         ...
 
 
 class RowBlock(ABC):
-    """Rows of one table as columns."""
+    """A block of rows of one table, as columns."""
 
     @property
     @abstractmethod
@@ -52,11 +52,11 @@ class RowBlock(ABC):
 
     @abstractmethod
     def messages(self, numbers: Places) -> list[Any]:
-        """Some of the rows as the transport gives them one by one."""
+        """The rows with these numbers, as single messages for the decoder."""
 
 
 class MessageBlock(NamedTuple):
-    """A :class:`Block` of messages that came one by one; what has no body stands there with none of the bytes."""
+    """A :class:`Block` built from single messages; damage, or a message without a body, has no bytes in it."""
 
     origin: str
     content: bytes
@@ -70,7 +70,7 @@ class MessageBlock(NamedTuple):
 
 
 def blocks_of(messages: Iterable[Message]) -> Iterator[MessageBlock]:
-    """Messages in blocks of about :data:`BLOCK_BYTES`, in their order."""
+    """Groups messages, in their order, into blocks of one origin and about :data:`BLOCK_BYTES`."""
     held: list[Message] = []
     size, limit, most, origin = 0, BLOCK_BYTES, _MOST, ""
     for message in messages:
@@ -94,7 +94,7 @@ def _block(messages: list[Message]) -> MessageBlock:
 
 
 def are_text(block: Block) -> npt.NDArray[np.bool_]:
-    """Which messages are UTF-8."""
+    """For each message of a block whether it is valid UTF-8."""
     borders = np.append(block.starts, len(block.content))
     texts = pa.Array.from_buffers(
         pa.large_string(), len(block.starts), [None, pa.py_buffer(borders), pa.py_buffer(block.content)]

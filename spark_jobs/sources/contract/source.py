@@ -1,6 +1,6 @@
-"""Defines what a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
+"""Defines the two interfaces of a source: :class:`Format` decodes messages, :class:`Transport` lists and reads them.
 
-Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has.
+The rest of the product uses only these, so a new source needs no change outside of :mod:`spark_jobs.sources`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from spark_jobs.sources.contract.message_blocks import RowBlock
 
 _FEWEST = 100
-"""A sample looks at so many messages of a range at least, and rather at fewer ranges."""
+"""A sample reads at least this many messages of each range it reads; if there are many ranges, it skips some."""
 
 Seen = Callable[[Collection[str]], Mapping[str, FileVersion]]
-"""Asks how the named files were when they were seen last; answers of all that were not bound to their end, too."""
+"""Asks the ledger for the last known versions of files: those named, and all files that are not completely read."""
 
 _NAMES_SHOWN = 5
 
 
 class Found(NamedTuple):
-    """What a look at the source brought.
+    """The result of listing a source: what a run can read next.
 
     Args:
-        ranges: what was never bound before.
-        waiting: what is not ready to be read.
-        empty: those of them without a byte: nothing that is there is missing.
-        versions: how files are now that will be bound by these ranges, or are bound and were seen otherwise (G-32).
-        overdue: those of what waits whose writer seems to have left it: its rest may not come any more.
-        refused: source tables of which nothing can be read as they are, each with the reason; nothing of them is lost.
-        unread: what is there and is not read, by its kind or the name of its folder, each with the reason.
+        ranges: ranges that belong to no batch yet.
+        waiting: names of files that are not ready to be read.
+        empty: those of *waiting* that have no bytes, so that nothing of them is missing.
+        versions: current versions of files that are in *ranges*, or were read and have changed since (G-32).
+        overdue: those of *waiting* whose writer seems to have given up: the rest of them may never come.
+        refused: source tables that cannot be read now, each with the reason; nothing of them is lost.
+        unread: descriptions of files and folders of the source that are not read, each with the reason.
     """
 
     ranges: list[BoundRange]
@@ -56,23 +56,23 @@ class Found(NamedTuple):
 
 
 def unread_text(unread: Sequence[str]) -> str:
-    """What is in a source's folder and is not read, for people."""
+    """The message for *unread* of :class:`Found`."""
     more = f" and {len(unread) - _NAMES_SHOWN} others" if len(unread) > _NAMES_SHOWN else ""
     return f"not read in the source's folder: {', '.join(unread[:_NAMES_SHOWN])}{more}"
 
 
 class Chosen(NamedTuple):
-    """The ranges of an interval, and the names of which the source no longer has what was bound."""
+    """The ranges of a time interval, and the names (*gone*) whose data the source has deleted since it was read."""
 
     ranges: list[BoundRange]
     gone: list[str]
 
 
 class Survey(NamedTuple):
-    """What a look at the source shows of the mirrored tables before anything is read.
+    """What is missing at the source for the mirrored tables, found before the first run.
 
-    *unseen* are tables, by name, and *settings* are settings of the source, for which something is missing; the value
-    describes what. *without_mask* are tables whose change table has no change mask.
+    *unseen* maps tables, *settings* settings of the source, to a description of what is missing. *without_mask* are
+    tables whose Qlik change table has no change mask.
     """
 
     unseen: Mapping[str, str] = MappingProxyType({})
@@ -81,24 +81,25 @@ class Survey(NamedTuple):
 
 
 class AnnouncedColumn(NamedTuple):
-    """A column; *type* is the change log's name of it, else the source's; empty where nothing gives the type."""
+    """A column of a source table. *type* is a SQL Server type, else the source's own; empty if unknown."""
 
     name: str
     type: str = ""
 
 
 class Note(NamedTuple):
-    """A warning about a table that is to be mirrored, and the settings of the table that settle it."""
+    """A warning about a table that is to be mirrored. Any table setting in *answered_by* makes it unnecessary."""
 
     text: str
     answered_by: tuple[str, ...] = ()
 
 
 class Announced(NamedTuple):
-    """What one message, or one description beside the messages, tells of a table; another one may name more columns.
+    """What one message, or one description at the source, shows of a table; another one may name more columns.
 
-    *key* is empty for a table that has none, None where nothing is said of it. *changes_rows*: it is an update or a
-    delete. Two senders may mean two tables. *load*: an initial load that lies ready, as settings of the mirror file.
+    *key* is empty if the table has none, None if unknown. *changes_rows*: the message is an update or a delete.
+    *sender* is the database or task it comes from: equal names of two senders may be two tables. *load* is an initial
+    load that is ready at the source, as settings of the mirror file.
     """
 
     schema: str
@@ -112,16 +113,16 @@ class Announced(NamedTuple):
 
 
 class Format(ABC):
-    """How the messages of a source are decoded: plain values, for a task carries them to its worker.
+    """How the messages of a source are decoded. Instances hold plain values only: Spark pickles them to its workers.
 
     Attributes:
-        partitions: how many partitions carry changes where a complete position is kept (C-88), else 0.
-        has_loads: whether rows of a full load may stand among the changes (K-18).
+        partitions: number of partitions, if the mirror has to know up to where each is complete (C-88); else 0.
+        has_loads: whether rows of a full load may be among the changes (K-18).
         renames_columns: whether the source can rename a column while its changes are read.
-        joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
-        first_place: what the ``minor`` of a position ends with where it is the first of its transaction, in a format
-            that counts the changes of each (K-80); empty where a transaction is its ``major`` alone.
-        work_per_byte: how much work a byte of its messages is next to a byte of plain rows: what starts Spark.
+        joins_pieces: whether fragments wait for other pieces of one change; else for a table's structure (K-05).
+        first_place: how the ``minor`` part of a position ends for the first change of a transaction, in a format that
+            numbers the changes of each (K-80); empty if ``major`` alone identifies the transaction.
+        work_per_byte: decoding work per byte, relative to plain rows; decides whether Spark is started.
     """
 
     partitions: int = 0
@@ -132,69 +133,70 @@ class Format(ABC):
     work_per_byte: ClassVar[float] = 1
 
     def work(self, transport: Transport, ranges: Iterable[BoundRange]) -> int:
-        """About as much work as so many bytes of plain rows: it decides whether ranges are worth the start of Spark."""
+        """Estimates the work of decoding ranges, in bytes of plain rows; decides whether starting Spark is worth it."""
         places = sum(bound.end - bound.start for bound in ranges)
         return int(self.work_per_byte * transport.bytes_of_a_place * places)
 
     def ordered_in(self, origin: str) -> str:
-        """In what of the source positions rise to which the changes of *origin* belong, if in any (C-34)."""
+        """The name of the part of the source, such as a partition, in which positions of *origin* only rise (C-34)."""
         return partition_of(origin)
 
     @property
     def load(self) -> str:
-        """The full load to which changes belong, the epoch of positions where the format names none (G-01)."""
+        """The epoch of positions in a format without one: the full load to which the changes belong (G-01)."""
         return ""
 
     @property
     def key_changes(self) -> str:
-        """How one sees that a key changed, for people; empty where the format always shows it."""
+        """A text for operators: how a change of a key is found; empty if the format always shows it."""
         return ""
 
     @abstractmethod
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> Decoder:
-        """The decoder, by the tables' names in messages and the structures known so far."""
+        """Creates the decoder. *tables* are by their names in messages, *schemas* the structures known so far."""
 
     def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
-        """What structures that were announced before tell of their tables; here nothing, as messages describe all."""
+        """The tables that known structures describe; none in a format whose messages describe themselves."""
         return iter(())
 
     def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[Structure]]:
-        """By ``schema.table`` the structures that were announced, if the order in which they held is certain."""
+        """The structures of each ``schema.table`` in the order in which they applied, if that order is certain."""
         return {}
 
     @abstractmethod
     def announced(self, messages: Iterable[Any]) -> Iterator[Announced]:
-        """What messages tell of their tables, mirrored or not; one that tells nothing is left out."""
+        """The tables that messages show, mirrored or not; messages that show none are skipped."""
 
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
     ) -> FastDecoder | None:
-        """What takes most messages from blocks, much faster than the decoder; None where nothing does."""
+        """Creates the fast path, which decodes most messages much faster than the decoder; None if there is none."""
         return None
 
 
 class SchemaLookup(Protocol):
-    """Knows the structures of messages that do not describe themselves, such as a schema registry."""
+    """Finds the structures of messages that do not contain them, for example in a schema registry."""
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
-        """The structures that waiting messages need; unknown ones are left out."""
+        """The structures with these ids, which waiting messages name; unknown ids are skipped."""
         ...
 
 
 class Transport(ABC):
-    """Where changes come from: which ranges there are. Plain values, for a task carries them to its worker.
+    """Lists the ranges of a source that can be read. Instances hold plain values: Spark pickles them to its workers.
 
-    A range names a file, a topic partition or a table, and a half-open interval in it. The ledger binds ranges before
-    anything is read, so a message is read in exactly one batch however the source grows meanwhile.
+    A range is a half-open interval of a file, a topic partition or a table. The ledger assigns ranges to a batch
+    ("binds" them) before anything is read, so each message is read in exactly one batch, even if the source grows
+    meanwhile.
 
     Attributes:
-        describes_tables: whether :meth:`announced` tells of every table without a look at its messages.
-        reads_named_tables: whether nothing is read of a table that the mirror does not name.
-        settles_after: seconds from a commit at the source to where it can be read.
+        describes_tables: whether :meth:`announced` finds every table without reading messages.
+        reads_named_tables: whether only tables that the mirror names are read.
+        settles_after: seconds from a commit at the source until it can be read.
         empty_range_is_damage: whether an empty bound range means that something is missing; else it marks where
             reading begins.
-        lists_of_reading: whether a row carries the columns of the time when it is read, not when it changed (T-33).
-        bytes_of_a_place: about how many bytes there are to read between two neighbouring places of a range.
+        lists_of_reading: whether rows have the table's columns at the time of reading, not of the change (T-33).
+        bytes_of_a_place: about how many bytes one step of a range is, such as one offset.
     """
 
     describes_tables: ClassVar[bool] = False
@@ -206,69 +208,69 @@ class Transport(ABC):
 
     @abstractmethod
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """Everything at the source beyond what is bound, as far as one run may go.
+        """Lists what can be read and belongs to no batch yet, up to the limit of one run.
 
         Args:
-            spark: the session, for what is read through it.
-            bound: up to where each name is bound.
-            seen: asks how bound files were when they were seen last; None where it does not matter.
+            spark: the session, for sources that are read through it.
+            bound: for each name (file, partition or table) the end of what belongs to batches.
+            seen: asks for the last known versions of files, to notice changed ones; None: changes do not matter.
 
         Raises:
-            TerminalError: the source is not as it must be; the code says which.
-            TransientError: it does not answer.
+            TerminalError: the source is wrong or has lost data; the code says how.
+            TransientError: the source does not answer.
         """
 
     @abstractmethod
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """Of ranges never bound, those that a backfill of the interval binds first."""
+        """Selects from unbound *ranges* what a backfill of the time interval reads first."""
 
     @abstractmethod
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """Of ranges that were bound, what belongs to the interval and can still be read."""
+        """Selects from bound *ranges* what belongs to the time interval, and reports what the source has deleted."""
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """How far each name with something unbound reaches now, whatever one run would take at most."""
+        """The current end of each name that has unread data, without the limit of one run; shows the backlog."""
         found = self.find(spark, bound)
         return {name: bound.get(name, 0) + 1 for name in found.waiting} | {one.name: one.end for one in found.ranges}
 
     def unlimited(self) -> Transport:
-        """The transport without a limit to what one run takes."""
+        """A copy of the transport without a limit of what one run reads."""
         return self
 
     def retained(self) -> Mapping[str, tuple[int, int]]:
-        """For each name the first place that retention kept, and the one after the newest message; empty without."""
+        """For each name the first offset that retention has kept, and the end offset; empty without retention."""
         return {}
 
     def told(self, spark: Any) -> Told:
-        """What the source tells of its tables, and of who sends them, beside their changes; here nothing."""
+        """What the source reports of its tables in addition to changes, such as DDL; here nothing."""
         return Told()
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
-        """From which position the next reading may bring changes of a table once more (T-18); None: it brings none."""
+        """The position from which the next run may read changes of a table again (T-18); None: it reads none again."""
         return None
 
     def counts_as_bound(self, name: str) -> bool:
-        """Whether messages are placed by the unit of the bounds (offsets, bytes); else only the whole is known."""
+        """Whether places of messages have the unit of their range (offsets, bytes), so that both can be compared."""
         return False
 
     def survey(self) -> Survey:
-        """Look at the source for the mirrored tables before anything is read, without a JVM."""
+        """Checks, without a JVM and before the first run, whether the source has what the mirrored tables need."""
         return Survey()
 
     @abstractmethod
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """What the source tells of its tables, mirrored or not, by a look at about *most* messages, read by *form*."""
+        """The tables at the source, mirrored or not, found in about *most* messages that the format *form* decodes."""
 
 
 class BlockLog(Protocol):
-    """Decodes and logs blocks of rows, in a worker."""
+    """Decodes blocks of rows in a worker, and writes them to the change log."""
 
     def take_block(self, block: RowBlock) -> None:
-        """Decode and log rows."""
+        """Decodes and writes one block."""
         ...
 
     def finish(self) -> Any:
-        """What was written and seen."""
+        """Ends writing. Returns the files written, with counts and observations."""
         ...
 
 
@@ -277,31 +279,32 @@ class QueriedTransport(Transport):
 
     @abstractmethod
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        """Read, decode and log ranges; what came of each, in no particular order. Nothing is kept of a job that fails.
+        """Reads, decodes and logs ranges. Returns the result of each range's :meth:`BlockLog.finish`, in any order.
 
-        *log* begins to log the range at a place of *ranges*, in a worker. *job* is what people see of it in Spark.
+        *log* creates the log of a range, by its index in *ranges*, in a worker. *job* is the job's description in
+        Spark.
         """
 
 
 class MessageTransport(Transport):
-    """A transport whose ranges a worker reads by itself."""
+    """A transport of messages in files or topics: a worker reads a range by itself, without Spark's readers."""
 
     @property
     def numbering(self) -> Numbering:
-        """What the places of its messages show: where reading began, or which messages are missing; see Numbering."""
+        """Whether gaps between the messages' places show missing messages, see :data:`Numbering`."""
         return ""
 
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> MessageTransport:
-        """The transport with the proof that what it reads is still what was bound, by what the ledger knows of it."""
+        """A copy that checks, by versions in the ledger, that it reads the files or topics that were bound."""
         return self
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
         return form.announced(self.sample(most))
 
     def sample(self, most: int) -> Iterator[Any]:
-        """About *most* messages, an equal share from the beginning of each range."""
+        """Reads about *most* messages, an equal share from the beginning of each range; if there are many, of some."""
         ranges = [one for one in self.unlimited().find(None, {}).ranges if one.start < one.end]
         ranges = ranges[:: -(-len(ranges) * _FEWEST // most) or 1]
         left = most
@@ -315,15 +318,15 @@ class MessageTransport(Transport):
 
     @abstractmethod
     def read(self, bound: BoundRange) -> Iterator[Any]:
-        """The messages of one bound range, in the order in which they stand there, as the decoder takes them."""
+        """Reads the messages of one bound range, in their order, as input of the decoder."""
 
     def blocks(self, bound: BoundRange) -> Iterator[Any] | None:
-        """The messages of a range in blocks, and then the damage at its end; None where a range holds too little."""
+        """Reads a range in blocks for the fast path; damage at its end comes last. None if the range is too small."""
         return None
 
 
 def longest(ranges: Iterable[BoundRange]) -> list[BoundRange]:
-    """The ranges that lie in no other one: a file that grew was bound as a whole each time."""
+    """Removes ranges that are part of another one: a file that grew may have been bound completely several times."""
     kept: list[BoundRange] = []
     for bound in sorted(set(ranges), key=lambda b: (b.name, b.start, -b.end)):
         if not (kept and kept[-1].name == bound.name and bound.end <= kept[-1].end):

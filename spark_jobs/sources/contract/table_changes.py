@@ -1,6 +1,7 @@
-"""Decodes a source of which each message is one whole change of one table.
+"""A base class for decoders of formats in which each message is one complete change of one table.
 
-The format says what a message is, its position and its rows. This module does the rest, so no format can pass over one.
+A format implements how to read a message, its position and its rows. The base class counts each message, and turns each
+failure into a dead letter, so that no message gets lost.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
 
 
 class TableEvent(NamedTuple):
-    """A message that tells its table, and the incarnation of the stream; *content* is the format's own."""
+    """A message whose table is known.
+
+    *epoch* identifies the stream; *content* is what the format needs of the message.
+    """
 
     epoch: str
     schema: str
@@ -41,24 +45,30 @@ class TableEvent(NamedTuple):
 
 
 class TableChanges(Decoder):
-    """Decodes messages one by one; *tables* by their names at the source, ``schema.table``."""
+    """Decodes messages one by one. *tables* are the mirrored tables by their names at the source, ``schema.table``."""
 
     def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
         self._tables, self._names = dict(tables), TableNames(tables)
 
     @abstractmethod
     def read(self, body: bytes) -> TableEvent | None:
-        """What a message tells of its table; None for a tombstone. A Refusal means that any table may lack a change."""
+        """Reads the table of a message; None for a message to ignore (a tombstone).
+
+        Raises a Refusal if the table cannot be read: then any table may lack a change, and all are stopped.
+        """
 
     @abstractmethod
     def position(self, content: Any) -> str:
-        """The place of an event inside its epoch, by the order of the source alone (G-01); a Refusal if it has none."""
+        """The log position of an event within its epoch, in the source's commit order (G-01).
+
+        Raises a Refusal if unknown.
+        """
 
     @abstractmethod
     def rows(self, content: Any, at: LogRow, table: MirroredTable) -> Sequence[LogRow]:
-        """The rows of an event, by :func:`change_rows`; *at* has its coordinates, table and position.
+        """Converts an event to log rows, with :func:`change_rows`; *at* has its coordinates, table and position.
 
-        A Refusal has the key, if it is known which row is out of date; without one the table stops.
+        Raises a Refusal, with the row's key if known: only that row is then outdated. Without a key the table stops.
         """
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
@@ -102,10 +112,10 @@ class TableChanges(Decoder):
 def change_rows(
     at: LogRow, op: str, keys: Sequence[str | None], cols: str, row: str | None, before: str | None
 ) -> list[LogRow]:
-    """The rows of one change; an update that gave its row another key is two, at one place (G-03).
+    """The log rows of one change: two for an update that changes the key, at one position (G-03), else one.
 
-    *at* has a position whose ``sub`` is 0 for a delete, else 1. *keys* are those of the row before and of the row
-    after, encoded; one of them, where there is only one row. *before* are the known values of the row before.
+    The position in *at* has ``sub`` 0 for a delete, else 1. *keys* are the encoded keys before and after the change, or
+    the only one. *row* and *before* are the JSON of the row after and before it.
     """
     change = at._replace(kind=CHANGE, op=op, key=keys[-1], bucket=key_bucket(keys[-1]), cols=cols, whole=True, row=row)
     if op == DELETE:
@@ -118,7 +128,10 @@ def change_rows(
 
 
 def exact_json(body: bytes) -> Any:
-    """JSON without a guess: whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text."""
+    """Parses JSON without losing digits: whole numbers become ``int``, others :class:`JsonNumber`.
+
+    Raises a Refusal for bytes that are not UTF-8, and for text that is not valid JSON.
+    """
     try:
         found = json.loads(body.decode(), parse_float=JsonNumber, parse_constant=no_number)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text

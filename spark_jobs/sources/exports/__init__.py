@@ -1,1 +1,1 @@
-"""Exports of tables as files: their pieces, and their rows typed."""
+"""Reads exports of tables as files: splits them into pieces, and converts their rows to typed columns."""

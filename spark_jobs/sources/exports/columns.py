@@ -1,7 +1,7 @@
-"""Gives each column of typed rows its landing type, and converts its values exactly.
+"""Chooses the landing zone's type of each exported column, and converts its values without loss.
 
-Without a SQL type the Arrow type decides. With one, every value has to fit it. Two losses are stated rules: digits of a
-second beyond the sixth are cut, never rounded (C-82), and a wall clock is read as UTC.
+Without a SQL type the Arrow type decides. With one, every value has to fit it. Two losses are intended: digits of a
+second beyond the sixth are cut, never rounded (C-82), and times without a zone are read as UTC.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HOLDS = {
     "timestamp": {"date"},
     "date": {"timestamp"},
 }
-"""The kinds of SQL types whose values a file may hold exactly as a type of another kind; each value is checked."""
+"""File type to landing types that it can hold exactly although they are of another kind; each value is checked."""
 _GUID_SPELLED = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
 _UTC = {"utc", "etc/utc", "gmt", "z", "zulu", "+00:00", "+0000", "+00"}
 _MOST_DIGITS, _SQL_DIGITS = 38, 7
@@ -71,7 +71,11 @@ _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day 
 
 
 def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: str | None = None) -> LoadColumn:
-    """Return the load's column for an exported one; *chosen* is its landing type in the mirror file (G-110)."""
+    """Returns a column of an initial load for a column *kind* of an exported file.
+
+    *sql_type* is its type at the source, if known, *chosen* its landing type in the mirror file (G-110). Raises
+    ``TYPE_UNSUPPORTED`` if the file's type may have lost a part of the values.
+    """
     if sql_type is not None and chosen == "string" and not is_known(sql_type):
         if _own_type(kind) == "string" and not pa.types.is_time(kind):
             return LoadColumn(name, chosen, sql_type)
@@ -136,7 +140,7 @@ def _held(kind: pa.DataType) -> list[str]:
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
-    """Convert values to the type of *field*; note rows that do not fit in *bad* under their place in *values*."""
+    """Converts values to the type of *field*. Adds values that do not fit to *bad*, by their index in *values*."""
     array = _plain(values)
     if column.sql_type is not None and pa.types.is_string(array.type):
         return _read_texts(array, column.sql_type, field, bad)

@@ -1,6 +1,6 @@
 """Reads exported CSV files (RFC 4180, one header line) as text; an empty field without quotes is NULL.
 
-A parser that fixes its input would turn half a file into rows. So quotes, line ends (T-93) and the end of the file are
+A tolerant parser would load half a file without an error. So quotes, line ends (T-93) and the end of the file are
 checked before it is parsed.
 """
 
@@ -35,7 +35,7 @@ def csv_header(path: Place) -> list[str]:
 
 
 def read_csv(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows with these columns, every value a string or NULL."""
+    """Reads the rows, in batches with these columns; every value is a string or NULL."""
     convert = pv.ConvertOptions(
         column_types={name: pa.string() for name in columns},
         include_columns=list(columns),
@@ -128,7 +128,7 @@ def _in_utf8(path: Place) -> Iterator[Any]:
 
 @contextmanager
 def readable(path: Place) -> Iterator[Any]:
-    """A file for Arrow's readers."""
+    """Opens a file in the form that Arrow's readers accept: the path of a local file, else a file object."""
     if isinstance(path, Path):
         yield path
         return

@@ -42,7 +42,7 @@ _BEGINNING = "LOAD"
 
 
 class Export(NamedTuple):
-    """The location and format of an export, and the encoding of a full load's text files (T-46)."""
+    """The location and format of an export; *encoding* applies to the text files of a Qlik full load (T-46)."""
 
     root: Place
     format: Literal["parquet", "csv", "qlik-full-load"]
@@ -59,10 +59,10 @@ class Export(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Row groups ``[first, last)`` of a Parquet file, or a complete file; *rows* is 0 if unknown.
+    """A part of an export that one task reads: row groups ``[first, last)`` of a Parquet file, or a complete file.
 
-    *above* counts the file's rows before the piece, *weight* its bytes. *version* identifies the version of an object
-    in object storage.
+    *size* (bytes), *changed* (time in ns) and *version* (in object storage) detect a file that was rewritten. *rows* is
+    0 if unknown. *above* counts the file's rows before the piece, *weight* is the piece's size in bytes.
     """
 
     file: str
@@ -77,7 +77,10 @@ class Piece(NamedTuple):
 
 
 def export_files(export: Export) -> list[str]:
-    """The files of an export, in order; anything else that may hold rows, or hide deleted ones, is refused."""
+    """Lists the files of an export, in order, relative to its root; "" if the export is one file.
+
+    Raises ``LOAD_INVALID`` for other files that may contain rows, such as compressed or hidden ones.
+    """
     if export.is_described:
         return _load_files(export.root)
     if export.root.is_file():
@@ -126,7 +129,7 @@ def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
-    """The pieces of a file; more than one only if row groups allow it."""
+    """Splits a file into pieces of at most about *max_rows* and *max_bytes*; only Parquet files, between row groups."""
     path = export.path(file)
     with reading(path):
         status = path.stat()
@@ -151,7 +154,11 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
 def export_columns(
     export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
 ) -> tuple[LoadColumn, ...]:
-    """The load's columns in a file, in its order; those that are *gone* may be missing."""
+    """The mirrored columns of a file with their types, in the file's order.
+
+    *types* are SQL types from the mirror file. Columns in *gone* may be missing. Raises an error for missing or
+    duplicate columns, and for columns without a type.
+    """
     path = export.path(file)
     with reading(path):
         if export.is_described:
@@ -208,7 +215,7 @@ class ExportRows:
         self._read = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Tables of the schema; a row that cannot be loaded, or a file that changed, is an error with its place."""
+        """Yields Arrow tables. Raises an error for a row that cannot be loaded, and for a file that has changed."""
         names = [column.name for column in self._columns]
         for piece in self._pieces:
             path = self._export.path(piece.file)
@@ -222,7 +229,10 @@ class ExportRows:
                 _as_bound(path, piece)
 
     def place(self, row: int) -> str:
-        """The origin of a row; *row* counts all rows from 0, the result those of its file from 1."""
+        """File and row number of a row, for messages.
+
+        *row* counts all rows from 0, the result the file's rows from 1.
+        """
         at = bisect_right(self._starts, row) - 1
         piece = self._pieces[at]
         return f"{self._export.path(piece.file)}, row {piece.above + row - self._starts[at] + 1}"
@@ -283,7 +293,7 @@ def invalid(path: Place, what: str) -> TerminalError:
 
 @contextmanager
 def reading(path: Place) -> Iterator[None]:
-    """Convert the errors of reading a file into ours."""
+    """Converts errors of reading a file to ``LOAD_CHANGED``, ``LOAD_INVALID`` or ``UNREACHABLE``."""
     try:
         yield
     except ObjectReplaced:
@@ -349,7 +359,10 @@ def _load_files(root: Place) -> list[str]:
 def keys_as_streamed(
     columns: Iterable[LoadColumn], keys: Collection[str], chosen: ColumnChoice
 ) -> tuple[LoadColumn, ...]:
-    """Columns of a full load, with the *keys* in the types of the task's changes: both have equally few digits."""
+    """Columns of a Qlik full load, with those in *keys* in the types of the task's changes.
+
+    Otherwise a key could be spelled differently in load and changes, and its row would be there twice.
+    """
     return tuple(
         c._replace(sql_type=key_type(c.sql_type, chosen.type_of(c.name)))
         if c.sql_type is not None and c.name in keys
@@ -372,7 +385,7 @@ def _load_types(path: Place, dfm: Dfm, chosen: ColumnChoice, given: Mapping[str,
 
 
 def dfm_of(path: Place) -> Dfm:
-    """The metadata file of a data file of a full load."""
+    """Reads the ``.dfm`` metadata file of a data file of a Qlik full load, and checks that it belongs to it."""
     described = metadata_file(path)
     try:
         dfm = read_dfm(described.read_bytes())

@@ -1,7 +1,7 @@
-"""Spells the SQL of an initial load for PostgreSQL and SQL Server, and maps their refusals to our errors.
+"""Builds the SQL of initial loads for PostgreSQL and SQL Server, and maps database errors to error codes.
 
-A column is read as text, in a spelling that loses nothing, and typed like the stream's changes; PostgreSQL's own client
-returns values in their own types. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
+Columns are read as text that keeps every digit, and then typed like the values of changes; PostgreSQL's own client
+returns most values in their own types. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from spark_jobs.sources.sql_server.type_text import read_type
 BoundKind = Literal["integer", "date", "timestamp", "instant"]
 """The kind of a split's bounds: whole numbers, days, wall clocks or instants in UTC, the latter two in seconds."""
 _PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
-"""Classes of SQLSTATE that the same question gets again: data, login, catalog, syntax and permission."""
+"""Prefixes of SQLSTATEs that a retry cannot fix: data, login, catalog, syntax and permission."""
 
 
 class Dialect(Protocol):
-    """One database's spelling of a load's questions; a column's *type* is always a SQL Server type text."""
+    """Builds the SQL of one kind of database. Types of columns are always given as SQL Server types."""
 
     driver: str
     copies: bool = False
-    """Whether its own client is used, which reads rows as typed columns by binary COPY."""
+    """Whether rows are read by binary COPY with the database's own client, instead of by JDBC as text."""
     text_prefix: str = ""
     """The prefix of a text literal that keeps all characters."""
     of_column: str = (
@@ -35,9 +35,9 @@ class Dialect(Protocol):
         "c.NUMERIC_PRECISION AS digits, c.NUMERIC_SCALE AS scale, c.DATETIME_PRECISION AS second_digits, "
         "c.ORDINAL_POSITION AS place"
     )
-    """The catalog's columns about a column; ``information_schema`` shows domains and aliases by their base type."""
+    """SELECT list that describes a column; ``information_schema`` shows domains and aliases by their base type."""
     of_keys: str
-    """A join with the catalog's primary keys, as *k* with *key_place*, without the catalog's own tables."""
+    """A join, with the alias ``k``, that adds each column's place in the primary key as ``key_place``."""
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
         """Return JDBC URL and properties, without login."""
@@ -51,16 +51,16 @@ class Dialect(Protocol):
         return self.text_prefix + literal(value)
 
     def columns_query(self, schema: str, table: str) -> str:
-        """Spell a query of the catalog: name, data_type, length, digits, scale, second_digits, place."""
+        """A query of a table's columns, with the result columns of :attr:`of_column`."""
         where = f"c.TABLE_SCHEMA = {self.text(schema)} AND c.TABLE_NAME = {self.text(table)}"
         return f"SELECT {self.of_column} FROM INFORMATION_SCHEMA.COLUMNS c WHERE {where}"
 
     def size_query(self, schema: str, table: str) -> str | None:
-        """Spell a query of a table's bytes, NULL where they are not known; None: the database is not asked."""
+        """A query of a table's size in bytes, NULL if unknown; None if the database cannot be asked."""
         return None
 
     def alike_query(self, schema: str, *tables: str) -> str:
-        """Spell a query of the catalog for all tables and views that differ from these in case at most."""
+        """A query for all tables and views with these names in any case: ``schema`` and ``name``."""
         names = ", ".join(f"LOWER({self.text(table)})" for table in tables)
         return (
             f"SELECT TABLE_SCHEMA AS {self.quote('schema')}, TABLE_NAME AS {self.quote('name')} "
@@ -69,7 +69,7 @@ class Dialect(Protocol):
         )
 
     def catalog_query(self) -> str:
-        """Spell a query of all tables: as :meth:`columns_query`, with schema, table and place in the primary key."""
+        """A query of the columns of all tables, with schema, table and place in the primary key."""
         schema, table = self.quote("schema"), self.quote("table")
         return (
             f"SELECT c.TABLE_SCHEMA AS {schema}, c.TABLE_NAME AS {table}, {self.of_column}, k.key_place "
@@ -79,17 +79,17 @@ class Dialect(Protocol):
         )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """Return the SQL Server type of a line of :meth:`columns_query`."""
+        """The SQL Server type of a column, a row of :meth:`columns_query`; raises ``TYPE_UNSUPPORTED``."""
         ...
 
     def has_text(self, data_type: str) -> bool:
-        """Return whether a column of a type that cannot be mirrored can land as text."""
+        """Whether a column of an unsupported type can be mirrored as text."""
         return data_type != "numeric"
 
     def as_text(self, name: str, sql_type: str) -> str: ...
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """Spell a literal to compare a split column with."""
+        """A SQL literal of a bound, to compare the split column with."""
         ...
 
 
@@ -110,7 +110,7 @@ def dialect_of(connection: Connection) -> Dialect:
 
 
 def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> str:
-    """Spell the condition of one chunk on a quoted *column*; each row fulfils the condition of exactly one chunk."""
+    """The WHERE condition of one chunk on a quoted *column*; each row is in exactly one chunk."""
     limits = []
     if part.low is not None:
         limits.append(f"{column} >= {dialect.bound(kind, part.low)}")
@@ -121,7 +121,7 @@ def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> st
 
 
 def ranges(borders: list[str]) -> list[Range]:
-    """Return one range more than borders; the first includes the NULLs, first and last have one open end."""
+    """The ranges between *borders*, one more than these; the first also has the NULLs, first and last are open."""
     ends: list[str | None] = [None, *borders, None]
     return [Range(ends[at], ends[at + 1], at == 0) for at in range(len(ends) - 1)]
 

@@ -1,6 +1,6 @@
-"""Reads PostgreSQL by ADBC: rows as Arrow columns in their own types, which come by binary ``COPY``.
+"""Reads PostgreSQL with ADBC, which returns rows as typed Arrow columns by binary ``COPY``.
 
-The server sends rows while it makes them, and only one block of them is held here. Public sources: PostgreSQL
+Rows are streamed, so only one block of them is in memory. Public sources: PostgreSQL
 documentation, *COPY*, "Binary Format"; Apache Arrow ADBC, *PostgreSQL Driver*.
 """
 
@@ -57,7 +57,7 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
 
 
 def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
-    """Return the lines of a small answer, by column name; None where there was none: ask otherwise, to hear why."""
+    """Runs a small query. Returns its rows by column name; None on any error: JDBC repeats it and reports the error."""
     with suppress(MirroringError):
         return [line for batch in rows_of(connection, query, SourceName("", "")) for line in batch.to_pylist()]
     return None

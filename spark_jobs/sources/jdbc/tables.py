@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 _FETCH_ROWS = "10000"
 _QUICKER = 8
-"""So many times as fast as a message's bytes are those of a table read, for they come as typed columns."""
+"""Reading a table's byte is this many times faster than a message's, because its values are typed already."""
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
 
 class Pace(NamedTuple):
-    """The limits of one table's reading; None is none."""
+    """Limits for reading one table, to spare the database; None means no limit."""
 
     connections: int | None = None
     rows_per_second: int | None = None
 
     def share(self, readers: int) -> float | None:
-        """Rows per second of each of so many readers."""
+        """Rows per second of each reader, if *readers* of them read at the same time."""
         return None if self.rows_per_second is None else self.rows_per_second / readers
 
 
@@ -64,7 +64,7 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches as they come, but on the average since the first was asked for no faster than *rows_per_second*."""
+    """Passes batches on, and pauses so that the average stays at or below *rows_per_second*."""
     begun, rows = clock(), 0
     for batch in batches:
         yield batch
@@ -74,14 +74,14 @@ def paced(
 
 
 class SplitColumn(NamedTuple):
-    """The column whose ranges are the chunks."""
+    """The column by whose values a table is split into chunks."""
 
     name: str
     kind: BoundKind
 
 
 class JdbcTable:
-    """One table of a database that a connection names.
+    """One table of the database of an Airflow connection.
 
     Of its rows only those that may fulfil *where* are read, as far as the database can tell (G-193).
 
@@ -96,7 +96,7 @@ class JdbcTable:
         self._dialect: Dialect = dialect_of(self._connection)
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
-        """Return the chosen columns in the table's order; those that are *gone* may be missing."""
+        """The mirrored columns, with types, in the table's order. Columns in *gone* were dropped and may be missing."""
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         found = sorted(lines, key=lambda line: line["place"])
         if not found:
@@ -120,7 +120,7 @@ class JdbcTable:
         return tuple(columns)
 
     def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
-        """Return the SQL type of a column of the catalog; *chosen* is its landing type in the mirror file."""
+        """The SQL Server type of a column of the catalog; *chosen* is its landing type in the mirror file."""
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
@@ -133,17 +133,17 @@ class JdbcTable:
             return told
 
     def catalog(self) -> Sequence[Mapping[str, Any]]:
-        """Every table that the login of a connection sees; PostgreSQL is asked without Spark."""
+        """The columns of every table that the login sees, one row each."""
         return self._query("reading its catalog", self._dialect.catalog_query())
 
     def size(self) -> int:
-        """Estimate the work of reading it, in bytes of messages; the largest number where its bytes are not known."""
+        """Estimates the work of reading the table, in bytes of messages; ``sys.maxsize`` if its size is unknown."""
         query = self._dialect.size_query(*self._name)
         found = None if query is None else ask(self._connection, query)
         return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"]) // _QUICKER
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
-        """Cut the table into about *chunks* ranges of a column; None when its type has no ranges."""
+        """Splits the table into about *chunks* ranges of a column's values; None if its type cannot be split."""
         kind = _bound_kind(sql_type)
         if kind is None:
             return None
@@ -170,10 +170,10 @@ class JdbcTable:
         work: Callable[[int, Iterable[pa.RecordBatch]], Any],
         pace: Pace,
     ) -> list[Any]:
-        """Run *work* over the rows of each part, one task each; return its answers in order.
+        """Runs *work* over the rows of each part, in one task each. Returns its results in the order of *parts*.
 
-        It gets a part's place in *parts*, which are ranges of *split*, and its batches for :class:`JdbcRows`. *pace*
-        limits how many parts are read side by side, and how fast all of them together.
+        *parts* are ranges of the column *split*. *work* gets a part's index and its batches, for :class:`JdbcRows`.
+        *pace* limits how many parts are read at the same time, and how fast.
         """
         size = self.size()
         at_once, each = self._at_once(len(parts), pace, size)
@@ -211,7 +211,7 @@ class JdbcTable:
     def answers(
         self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
     ) -> list[bytes]:
-        """Run *work* over each partition of some rows in Spark's workers; return its answers in order."""
+        """Runs *work* over each partition of a DataFrame in Spark's workers. Returns its results in order."""
         from spark_jobs.runtime.parcels import sealed
 
         own = sealed(self._spark, work)
@@ -241,9 +241,9 @@ class JdbcTable:
         schema: str,
         pace: Pace,
     ) -> DataFrame:
-        """Return what *work* makes of the rows of all parts, as a DataFrame that is read when :meth:`asked` for.
+        """A lazy DataFrame of what *work* returns for the rows of all parts; execute it within :meth:`asked`.
 
-        No two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
+        Each call gives a frame that Spark's cache does not know, so the source is always read again.
         """
         from spark_jobs.runtime.parcels import sealed, sealed_frame
 
@@ -316,7 +316,7 @@ class JdbcTable:
         return [line.asDict() for line in lines]
 
     def asked(self, doing: str, ask: Callable[[], Answer]) -> Answer:
-        """Ask; turn what Spark and the driver raise into our error, without any part of the login."""
+        """Runs *ask*, and converts errors of Spark and the driver to ours, without any part of the login."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -382,7 +382,7 @@ def _catalog_type(dialect: Dialect, column: Mapping[str, Any]) -> str:
 
 
 class JdbcRows:
-    """The typed rows of one chunk, from batches of values or texts; they can be iterated once."""
+    """Converts the batches of one chunk to typed Arrow tables; can be iterated once."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: Sequence[LoadColumn], schema: pa.Schema, where: str):
         self._batches, self._columns, self._schema, self._where = batches, columns, schema, where
@@ -403,7 +403,7 @@ class JdbcRows:
             self._read += batch.num_rows
 
     def place(self, row: int) -> str:
-        """Name the chunk, and the row in the order of reading, from 1."""
+        """Chunk and row number, in reading order from 1, for messages."""
         return f"{self._where}, row {row + 1} as read"
 
 

@@ -1,1 +1,1 @@
-"""Topics of Kafka and Event Hubs: their offsets, and the messages of a bound range."""
+"""Reads topics of Kafka and Event Hubs: lists unread offsets, and reads the messages of a range."""

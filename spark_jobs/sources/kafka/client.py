@@ -1,6 +1,6 @@
 """Wraps the Kafka client library: creates clients, asks about topics, and translates errors.
 
-It may report a failure in a result, in a message, or only in a callback. All of them become one error with a code.
+The library may report a failure in a result, in a message, or only in a callback. All become an error with a code.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 class KafkaPlace(NamedTuple):
     """The topics of a mirror and their broker, as plain values that can be pickled.
 
-    *settings* may hold secrets. *ids* are those of topics when they were bound. A backlog is split into ranges of so
-    many messages, and bound over several runs.
+    *settings* may contain secrets. *ids* are pairs of topic and the topic's id when it was first read. A backlog is
+    split into ranges of *messages_per_range*, and read over several runs of *max_messages_per_run*.
     """
 
     connection: str
@@ -44,7 +44,7 @@ class KafkaPlace(NamedTuple):
 
 
 def place_of(connection: Connection, topics: tuple[str, ...]) -> KafkaPlace:
-    """The topics of a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`."""
+    """Builds the place of *topics* from a connection, see :func:`~open_mirroring.config.kafka.client_settings`."""
     return KafkaPlace(connection.name, topics, client_settings(connection))
 
 
@@ -98,7 +98,7 @@ _RECREATED_WAY_OUT = (
 
 
 class Topic(NamedTuple):
-    """A topic's state at its broker; *id* is None for brokers without ids. Offsets are by partition."""
+    """A topic at its broker: *first* and *end* offset by partition; *id* is None for brokers without topic ids."""
 
     name: str
     id: str | None
@@ -107,7 +107,7 @@ class Topic(NamedTuple):
 
 
 class Broker:
-    """The connection to one place, and the errors that the client has reported so far."""
+    """The connection to a broker; keeps errors from the library's callbacks, to report a timeout's real cause."""
 
     def __init__(self, place: KafkaPlace) -> None:
         self._place = place
@@ -172,7 +172,7 @@ class Broker:
         ]
 
     def prove_identity(self, topic: str, found: str | None) -> None:
-        """Check that a topic still has an id under which it was bound, if any."""
+        """Raises ``MESSAGES_LOST`` if a topic's id differs from that under which it was read: it was re-created."""
         expected = [topic_id for name, topic_id in self._place.ids if name == topic]
         if expected and found is not None and found not in expected:
             what = f"the topic's id is {found}, but {', '.join(expected)} was bound: it was re-created"
@@ -199,7 +199,7 @@ class Broker:
         )
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
-        """Raise the error that an error of the client means."""
+        """Raises the error with a code that corresponds to an error of the library."""
         self.check()
         self._note(error)
         self.check()

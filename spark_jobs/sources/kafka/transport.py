@@ -1,7 +1,8 @@
-"""Topics as a transport: their unbound offsets, and the messages of a range (I28).
+"""Lists the unread offsets of topics, and reads the messages of a range (I28).
 
-The id of a topic is bound as an empty range ``topic#id``: a re-created topic has another one. Every partition of a new
-topic is bound, even an empty one, so an unknown one was added since. Public source: Apache Kafka, *KIP-516*.
+The ledger keeps a topic's id as an empty range ``topic#id``, to notice a re-created topic. It also keeps every
+partition of a new topic, even an empty one, to notice partitions that are added later. Public source: Apache Kafka,
+*KIP-516*.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def _cut(name: str, start: int, end: int, most: int) -> list[BoundRange]:
 
 
 def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
-    """By ``topic/partition`` the first offset of a message not older than *moment*, else the partition's end."""
+    """For each ``topic/partition`` the offset of the first message not older than *moment*, else its end offset."""
     broker = Broker(place)
     ends = {f"{t.name}/{n}": end for t in broker.topics() for n, end in t.end.items()}
     wanted = [TopicPartition(name.rpartition("/")[0], int(name.rpartition("/")[2])) for name in ends]

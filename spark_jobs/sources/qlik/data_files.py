@@ -51,7 +51,8 @@ def read_texts(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a data file: every column of the metadata file as a string or NULL, in its order.
 
-    In *headers* an empty text equals NULL, and bytes are not texts. A damage is a Refusal after the rows before it.
+    In the columns *headers* an empty text equals NULL, and bytes are not decoded. Raises a Refusal at damaged content,
+    after the rows before it.
     """
     rows = 0
     try:

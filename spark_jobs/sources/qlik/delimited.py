@@ -1,6 +1,6 @@
 """Reads delimited text of Qlik's file targets in blocks: delimiters of any length, quotes doubled or escaped.
 
-A parser that fixes its input would turn the rest of an unclosed quote into text. So quotes and the number of fields are
+A tolerant parser would read everything after an unclosed quote as one text. So quotes and the number of fields are
 checked. Public source: Qlik Help, *File target: general properties*.
 """
 

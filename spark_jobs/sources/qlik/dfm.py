@@ -92,7 +92,7 @@ class CsvForm(NamedTuple):
 class Dfm(NamedTuple):
     """The content of a metadata file: *target* is the table at the target, *errors* the number of records not written.
 
-    *task* wrote it. Its server is ignored: after a failover the same task has another one.
+    *task* is the Qlik task that wrote it. The server's name is ignored: after a failover the same task has another one.
     """
 
     file: str

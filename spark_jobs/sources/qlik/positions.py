@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from open_mirroring.changes.log_position import position_text
 
 SEQUENCE_DIGITS = 35
-"""Of a change sequence, unless the mirror file says otherwise."""
+"""The number of digits of a change sequence, unless the mirror file sets another."""
 
 TIME_DIGITS = 16
 _COUNTER_DIGITS = 20

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
 
 Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
-"""From texts, their source type and the wanted type to a column; None where nothing proves the cast right."""
+"""Converts texts, given source type and wanted type, to a column; None if the result is not certain."""
 
 
 _GUID = "^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$"

@@ -309,7 +309,7 @@ def type_of_key_text(sql_type: str) -> str:
 
 
 def type_of_landed_key(landing: str) -> str:
-    """The same, from the landing type of a key column, for a table with only deletes since its load."""
+    """The type that reads a key's :func:`canonical_text`, from its landing type: where no change shows the SQL type."""
     return _LANDED.get(landing, landing)
 
 

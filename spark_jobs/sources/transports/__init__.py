@@ -1,1 +1,1 @@
-"""Files of messages: how they are listed, and the bytes of a bound range."""
+"""Lists files of messages, and reads the messages of a range."""

@@ -43,11 +43,12 @@ class _Endpoint(NamedTuple):
 class Gateway:
     """Routes a request to its endpoint by its first names; by default to the store.
 
-    ====================================  ==============================================================
-    ``/<tenant>/oauth2/…``, ``…/v2.0/…``  tokens; no token needed ``/v1/…``                             the Fabric REST
-    API (R-03: its own audience) ``/_emulator/…``                      the emulator itself; no token needed, no faults
-    ``/…``                                the store (O-02: the storage audience) ====================================
-    ==============================================================
+    ====================================  ===============================================
+    ``/<tenant>/oauth2/…``, ``…/v2.0/…``  tokens; no token needed
+    ``/v1/…``                             the Fabric REST API (R-03: its own audience)
+    ``/_emulator/…``                      the emulator itself; no token needed, no faults
+    ``/…``                                the store (O-02: the storage audience)
+    ====================================  ===============================================
     """
 
     def __init__(

@@ -189,9 +189,8 @@ def server_context(folder: Path, names: Sequence[str] = ()) -> tuple[ssl.SSLCont
     Without one the Azure SDK sends no token.
 
     Returns:
-        The server's context, and the certificate in PEM, to be trusted by clients. The key is next to it, readable by
-            the
-        owner only.
+        The server's context, and the certificate in PEM, for clients to trust. The key is next to it, readable by
+        the owner only.
     """
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())

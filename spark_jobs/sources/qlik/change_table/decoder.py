@@ -1,6 +1,7 @@
 """Decodes rows of Qlik change tables into rows of the change log.
 
-Before images are paired with their updates by ``change_seq`` (T-11); a half waits for the other in the log. Public
+A before image and its UPDATE have the same ``change_seq`` (T-11); one of them alone waits in the log for the other.
+Public
 source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
 """
 
@@ -60,7 +61,7 @@ from spark_jobs.sources.qlik.positions import qlik_position
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
 _OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_EMPTIED")
-"""Dead letters after which unknown rows, other than the one they name, are outdated."""
+"""Codes of dead letters that may make other rows outdated than the one with their key."""
 _IMAGES = (
     "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
 )
@@ -70,7 +71,7 @@ _KEEP = (
 
 
 class ChangeTableSettings(NamedTuple):
-    """How change tables are read where the source leaves a choice.
+    """Settings for reading change tables that the tables themselves do not show.
 
     Args:
         load: the name of the load whose changes these are: the epoch of their positions (G-01).
@@ -125,7 +126,7 @@ class QlikChangeTableDecoder(Decoder):
         return Decoded(rows, counts, facts=facts)
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
-        """Messages in lists of about *size* for :meth:`decode`: no before image is separated from its UPDATE."""
+        """Splits messages into lists of about *size*, never between a before image and its UPDATE."""
         rest = iter(messages)
         while chunk := list(islice(rest, size)):
             while isinstance(chunk[-1], ChangeRow) and self._is_before(chunk[-1]) and (more := next(rest, None)):
@@ -133,7 +134,7 @@ class QlikChangeTableDecoder(Decoder):
             yield chunk
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """A before image and its UPDATE, each in any number of copies; one of them alone waits."""
+        """Joins a before image and its UPDATE, each in any number of copies. Waits if one is missing."""
         rows = {content(row): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
         befores = [entry for entry in read if entry.operation == BEFORE]
@@ -153,9 +154,9 @@ class QlikChangeTableDecoder(Decoder):
         return Decoded(joined, counts)
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """The half that leaves a key, if a before image shows a key change that its UPDATE did not (T-19).
+        """The row that removes the old key, if a late before image shows a key change that its UPDATE did not (T-19).
 
-        If its key is unreadable, the key that the UPDATE left is unknown: a dead letter stops the table.
+        If the key of the before image is unreadable, the old key is unknown: a dead letter stops the table.
         """
         for row in map(restored, in_order(pieces)):
             entry = self._read(row)
@@ -173,7 +174,7 @@ class QlikChangeTableDecoder(Decoder):
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The missing half may concern any row: without a key, the table has to stop."""
+        """The dead letter of a before image or UPDATE without the other. It has no key, so it stops the table."""
         what = f"{reason}: the UPDATE of a before image did not come; {_KEEP}"
         if any(piece.piece == 1 for piece in pieces):
             what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
@@ -220,7 +221,7 @@ class QlikChangeTableDecoder(Decoder):
         return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
 
     def layout(self, structure: Structure) -> RowLayout | Refusal | None:
-        """How to read rows of a structure, or why they cannot be read; None if its table is not mirrored."""
+        """The layout of a structure's rows, or why they cannot be read; None if its table is not mirrored."""
         # Rows of one file share their structure: comparing it by identity avoids hashing all its columns.
         if self._latest is not None and self._latest[0] is structure:
             return self._latest[1]
@@ -353,13 +354,13 @@ class QlikChangeTableDecoder(Decoder):
 
 
 def senders_of(layout: RowLayout) -> tuple[Sender, ...]:
-    """The writers of the rows of a structure, if known (T-95)."""
+    """The mirrored table with the Qlik task that wrote rows of this structure; empty if unknown (T-95)."""
     sender = layout.structure.sender
     return ((layout.source, sender),) if sender else ()
 
 
 def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:
-    """The dead letter of a row of unknown table."""
+    """The dead letter of a row, without a table."""
     return LogRow(REJECTED, row.origin, row.place, code=refusal.code, reason=refusal.reason, raw=row_bytes(row))
 
 
@@ -376,7 +377,7 @@ def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
 
 
 def restored(piece: LogRow) -> ChangeRow:
-    """The row in a fragment."""
+    """Reads the row that a fragment contains."""
     return read_row(piece.origin, piece.place, piece.raw or b"")
 
 

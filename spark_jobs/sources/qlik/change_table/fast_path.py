@@ -1,7 +1,7 @@
-"""The fast path of change tables: most rows are decoded as columns.
+"""The fast path of change tables: decodes most rows as Arrow columns, with the same result as the decoder.
 
-It reads all rows of one ``change_seq`` or none. Whether the source stores before images (T-19), and how masks are read
-(T-24), depends on all rows: if an UPDATE without before image would be left, the complete block is.
+It decodes all rows of one ``change_seq`` or none. Whether before images exist (T-19), and how masks are read (T-24), is
+decided from all rows of a block. So if it cannot decode an UPDATE without before image, it decodes none of the block.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _READINGS: tuple[MaskReading, ...] = ("msb_text", "le_bytes")
 
 
 class FastChangeRows:
-    """Reads rows from blocks."""
+    """The fast path; decodes rows of blocks."""
 
     def __init__(self, decoder: QlikChangeTableDecoder) -> None:
         self._decoder = decoder
@@ -327,7 +327,7 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
-    """The canonical key of some rows, if any, and for which of them it is proved; None if none can be."""
+    """The canonical keys of *rows*, and for each whether it is certain; None if the key's types allow no certainty."""
     proven = np.ones(len(rows), bool)
     columns, converters = [], layout.key_converters
     for at in layout.key_in_order:

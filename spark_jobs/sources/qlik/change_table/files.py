@@ -79,7 +79,7 @@ _WORTH_BYTES = 2**18
 
 @dataclass(frozen=True)
 class ChangeFiles(MessageTransport):
-    """The folder of a file target.
+    """Lists and reads the change tables in the folder of a Qlik file target.
 
     Args:
         suffix: the suffix of change table folders, in any case (T-01, T-62).
@@ -110,11 +110,11 @@ class ChangeFiles(MessageTransport):
         return cls(path, *how, unloaded=unloaded, encoding=source.encoding)
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """Finished data files of change tables that were never bound, and files that have to wait.
+        """Lists unread data files of change tables, and files that are not ready.
 
-        A data file is finished when its metadata file exists and is complete JSON (T-42). One with an unknown kind of
-        name, or that waited too long, is a damage of its table. One that was written since it was bound, or whose
-        metadata file was, is bound again completely (G-32).
+        A data file is ready when its metadata file exists and is complete JSON (T-42). A file with an unknown suffix,
+        or one that waited too long, is damage of its table. If it or its metadata file changed, it is read again
+        (G-32).
         """
         root, known = self.path, None if seen is None else seen(bound)
         everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
@@ -186,9 +186,9 @@ class ChangeFiles(MessageTransport):
         return replace(self, files={n: one._replace(seen=_own(one.seen)) for n, one in files().items()})
 
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
-        """The rows of one bound file, in order; *place* counts them from 0.
+        """Reads the rows of one file, in order; *place* counts them from 0.
 
-        A file that is damaged or contradicts its metadata file, which names the table, ends with a damage of that.
+        If the file is damaged or contradicts its metadata file, damage of its table comes last.
         """
         for found in self._batches(bound):
             if isinstance(found, TextBlock):
@@ -200,7 +200,7 @@ class ChangeFiles(MessageTransport):
         return self.cut(self._batches(bound)) if bound.end >= _WORTH_BYTES else None
 
     def cut(self, found: Iterable[TextBlock | TableDamage]) -> Iterator[TextBlock | TableDamage]:
-        """Blocks of a file, split so that no ``change_seq`` is divided, and then its damage."""
+        """Splits the blocks of a file so that rows of one ``change_seq`` stay together; damage comes last."""
         cut: list[TextBlock] = []
         add: Callable[[pa.RecordBatch | None], None] | None = None
         damage: TableDamage | None = None
@@ -388,7 +388,7 @@ class ChangeFiles(MessageTransport):
 
 
 def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
-    """The structure of a change table in a metadata file."""
+    """The structure of a change table, as a metadata file describes it."""
     columns = [
         ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
         for column in dfm.columns

@@ -1,4 +1,4 @@
-"""Qlik change tables as a format, over any transport."""
+"""Defines the format of Qlik change tables, for tables in a database and in files."""
 
 from __future__ import annotations
 

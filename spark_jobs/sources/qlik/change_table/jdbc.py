@@ -1,7 +1,8 @@
 """Finds what is new in change tables of a database, and reads it as exact texts in Spark's workers.
 
-A range is one closed partition (T-34), or an interval of ``change_seq`` that reaches some minutes back, as a lower
-sequence may be committed later (T-18). Public source: Qlik help, *Change Data Partitioning*, *Control tables*.
+A range is one closed partition (T-34), or an interval of ``change_seq``. An interval overlaps the one before by some
+minutes, because a lower ``change_seq`` may be committed later (T-18). Public source: Qlik help, *Change Data
+Partitioning*, *Control tables*.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ _OF_ONE_TABLE = ("HEADER_INVALID", "TYPE_UNSUPPORTED", "TABLE_NAME_DIFFERS", "CH
 
 
 class NamedChangeTable(NamedTuple):
-    """Where a source table's changes are, and the columns that may be read."""
+    """The change table of a source table, and the columns that may be read."""
 
     schema: str
     table: str
@@ -80,16 +81,16 @@ class NamedChangeTable(NamedTuple):
 
 @dataclass(frozen=True)
 class ChangeTables(QueriedTransport):
-    """A source of change tables in a database.
+    """Lists and reads the change tables in a database.
 
     Args:
         connection: name of the connection.
-        tables: source table, as the decoder knows it, to its change table.
-        suffix: what the names of change tables end with (T-01).
-        prefix: what the names of header columns begin with (T-02).
+        tables: source table (``schema.table``) to its change table.
+        suffix: the suffix of change tables' names (T-01).
+        prefix: the prefix of header columns' names (T-02).
         control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
         overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
-        control_schema: schema of the control tables that tell how tables fare (T-81); None: none is looked at.
+        control_schema: schema of the control tables that report suspended tables and errors (T-81); None: not read.
         task: the task whose rows of control tables count; None: those of all (T-87).
     """
 
@@ -115,7 +116,7 @@ class ChangeTables(QueriedTransport):
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        """Each range is one task: all of them in one job from PostgreSQL, else one Spark job for each table."""
+        """Reads each range in a task of its own: PostgreSQL in one job, other databases in one Spark job per table."""
         connection, by_table = resolve(self.connection), dict[str, list[tuple[Slice, int]]]()
         for at, bound in enumerate(ranges):
             one = self.slice_of(bound)
@@ -139,7 +140,7 @@ class ChangeTables(QueriedTransport):
         return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
 
     def slice_of(self, bound: BoundRange) -> Slice:
-        """What a bound range means."""
+        """The rows that a bound range identifies; raises ``TABLE_REDECLARED`` if its table is not mirrored."""
         for source in self.tables:
             name = ".".join(self.change_table(source))
             if bound.name == name:
@@ -155,9 +156,9 @@ class ChangeTables(QueriedTransport):
     def closed_partitions(
         self, listed: Iterable[tuple[str, str, str]]
     ) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
-        """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
+        """The closed partitions by source table, and those listed only under a name in other case (T-62).
 
-        *listed* are owner, table, with the suffix or without, and partition.
+        *listed* are owner, table (with or without the suffix) and partition of the control table.
         """
         by_name: dict[tuple[str, str], str] = {}
         for source, named in self.tables.items():
@@ -203,12 +204,13 @@ class ChangeTables(QueriedTransport):
         )
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """Everything in the change tables beyond what is bound.
+        """Lists what is unread in the change tables.
 
-        A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; with other rows than
-        were *seen* it is bound again, and the plan drops what it holds twice. One that has ended and is not listed is
-        overdue. An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest; it is read
-        again where rows came below. A table that is not as it must be is refused; the others go on.
+        The range of a partition is ``<schema>.<table>__ct/<partition>``, from 0 to its number of rows plus 1. It is
+        read again if its rows differ from those *seen*; rows read twice do no harm. A partition that has ended and is
+        not listed as closed is overdue. Without partitions, the range is ``<schema>.<table>__ct`` from a ``change_seq``
+        to one above the highest; it begins lower if rows were added there. A table that cannot be read is refused
+        alone.
         """
         known = None if seen is None else seen(bound)
         found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
@@ -257,7 +259,7 @@ class ChangeTables(QueriedTransport):
         return read_control_tables(spark, self.connection, self.control_schema, self._names_of_tables(), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """Partitions that are still open count among them, up to where they are bound once all their rows are read."""
+        """The current end of each name that has unread data, open partitions included."""
         found = self.find(spark, bound)
         if found.refused:
             what = f"change tables cannot be read: {sorted(found.refused)}"
@@ -271,7 +273,7 @@ class ChangeTables(QueriedTransport):
         return ends
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """None: reading goes up to the newest row in any case."""
+        """Selects nothing: reading always goes up to the newest row."""
         return []
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
@@ -283,7 +285,7 @@ class ChangeTables(QueriedTransport):
         return Chosen(longest(bound for bound in clipped if bound.start < bound.end), [])
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
-        """Where the next interval of a table begins: behind the end of the last one (T-18)."""
+        """The ``change_seq`` at which the next interval begins: some minutes before the end of the last one (T-18)."""
         if self.control is not None or source not in self.tables:
             return None  # a table that is being dropped is not read any more
         end = bound.get(".".join(self.change_table(source)))
@@ -337,7 +339,10 @@ class ChangeTables(QueriedTransport):
         return found
 
     def surveyed(self, columns: Mapping[tuple[str, str], Collection[str]], closed: Collection[str] | None) -> Survey:
-        """Which tables have *columns* in the database and, with partitioning, a *closed* partition."""
+        """What is missing, given each change table's *columns* and the source tables with a *closed* partition.
+
+        *closed* is None without partitioning.
+        """
         unseen, without_mask = {}, []
         mask = (self.prefix + MASK).lower()
         for source, name in ((source, self.change_table(source)) for source in self.tables):
@@ -362,7 +367,7 @@ class SliceTask:
     log: Callable[[int], BlockLog]
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
-        """Decode and log the texts of its rows; return what was written and seen."""
+        """Decodes batches of texts and writes them to the log; returns the result of :meth:`BlockLog.finish`."""
         decoding = self.log(self.at)
         add = cut_blocks(self.origin, self.structure, self.prefix, decoding.take_block)
         for batch in batches:
@@ -395,7 +400,7 @@ def _part(answer: bytes) -> Any:
 
 
 def overlapping_start(end: int, minutes: int) -> int:
-    """Where an interval begins that reaches *minutes* of ``change_seq`` time behind the last *end* (T-18)."""
+    """The ``change_seq`` that is *minutes* before *end*, by the time in its first digits (T-18)."""
     text = sequence_text(end)
     try:
         moment = datetime.strptime(text[:14], "%Y%m%d%H%M%S") - timedelta(minutes=minutes)
@@ -434,9 +439,10 @@ def _new_interval(
 
 
 def late_start(before: RowsSeen | None, now: RowsSeen) -> int | None:
-    """From which ``change_seq`` on rows have come below what was read; None where none have.
+    """The ``change_seq`` from which to read again, because rows were added where reading had passed; None if none were.
 
-    Rows that the task's retention removed are fewer, and nothing came. One more below the overlap may be anywhere.
+    A lower count only means that the task's retention removed rows. If rows were added before the overlap, the whole
+    table is read again (0).
     """
     if before is None:
         return None
@@ -446,7 +452,7 @@ def late_start(before: RowsSeen | None, now: RowsSeen) -> int | None:
 
 
 def rows_seen(seen: FileVersion | None) -> RowsSeen | None:
-    """How many rows the ledger remembers of a change table; None where it does not know."""
+    """The row counts of a change table that the ledger keeps from the last run; None if it has none."""
     if seen is None:
         return None
     below, _, above = seen.version.partition(":")

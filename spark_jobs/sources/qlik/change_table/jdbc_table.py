@@ -1,4 +1,4 @@
-"""Asks one change table of a database: its columns, what is in it, and its rows as exact texts.
+"""Queries one change table of a database: its columns, row counts, and rows as exact texts.
 
 Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control tables*.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """The rows of a change table that one bound range means: a partition, or ``low <= change_seq < high``."""
+    """The rows of a change table that one bound range identifies: a partition, or ``low <= change_seq < high``."""
 
     source: str
     origin: str
@@ -44,7 +44,7 @@ class Slice(NamedTuple):
 
 
 class RowsSeen(NamedTuple):
-    """How many rows a change table has: below a ``change_seq``, and from it on, those without one among them."""
+    """Row counts of a change table: below the ``change_seq`` *low*, and from it on (with rows that have none)."""
 
     low: str
     below: int
@@ -60,7 +60,7 @@ class PartitionRows(NamedTuple):
 
 
 class ChangeTable(JdbcTable):
-    """The change table of one source table, which decoders know as *source*; *chosen* columns may be read."""
+    """The change table of one source table *source*, of which the *chosen* columns may be read."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ChangeTable(JdbcTable):
 
     @property
     def exists(self) -> bool:
-        """Whether the login sees the table: it comes into being with the task, perhaps with the first change."""
+        """Whether the login sees the table; Qlik may create it as late as with the first change."""
         return bool(self._columns)
 
     def in_another_case(self) -> str | None:
@@ -92,7 +92,7 @@ class ChangeTable(JdbcTable):
         return next((name for name in names if name != self.name), None)
 
     def structure(self) -> Structure:
-        """Its columns now. A column that was added later is NULL in older rows."""
+        """The table's current columns. A column that was added later is NULL in older rows."""
         columns = tuple(ChangeColumn(column["name"], self._type(column)) for column in self._columns)
         mask = (self._prefix + MASK).lower()
         is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
@@ -108,7 +108,7 @@ class ChangeTable(JdbcTable):
             raise
 
     def look(self, low: str) -> tuple[int | None, RowsSeen]:
-        """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it."""
+        """The highest ``change_seq``, None if there is none; and the numbers of rows below *low* and from it on."""
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
         below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"
@@ -129,7 +129,7 @@ class ChangeTable(JdbcTable):
         return int(text), RowsSeen(low, lower, number - lower)
 
     def rows_of_partitions(self) -> dict[str, PartitionRows]:
-        """How many rows each partition has, and its range; the empty name stands for rows without one."""
+        """Row count, lowest and highest ``change_seq`` by partition; the empty name is for rows without partition."""
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
         query = f"SELECT {told} FROM {self._table()} GROUP BY {name}"
@@ -156,7 +156,7 @@ class ChangeTable(JdbcTable):
     def read_slices(
         self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
     ) -> list[bytes]:
-        """Run *work* over the exact texts of each slice, in Spark's workers, one task each; its answers in order."""
+        """Runs *work* over the exact texts of each slice, in one Spark task each. Returns its results in order."""
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
         names = [f"c{at}" for at in range(len(structure.columns))]
@@ -188,7 +188,7 @@ class ChangeTable(JdbcTable):
 
 
 class ControlTable(JdbcTable):
-    """``attrep_cdc_partitions``: a row is there once its partition is closed (T-34)."""
+    """Qlik's control table ``attrep_cdc_partitions``, which has a row for each closed partition (T-34)."""
 
     def partitions(self, task: str | None = None) -> list[tuple[str, str, str]]:
         """Owner, table and partition of every closed partition; those of one *task*, in any case, or of all."""
@@ -219,7 +219,7 @@ def is_of_task(named: object, task: str | None) -> bool:
 
 
 def sequence_text(number: int) -> str:
-    """A ``change_seq`` as its text."""
+    """A ``change_seq`` as text, padded with zeros."""
     return f"{number:0{SEQUENCE_DIGITS}d}"
 
 

@@ -1,4 +1,4 @@
-"""Rows of change tables as transports deliver them, and the meaning of their columns for a mirrored table.
+"""Defines rows of change tables, and finds header, key and data columns in them.
 
 Header columns have a prefix (T-02). Bit *n* of a change mask is the column at index *n* among all of them (T-20).
 Public source: Qlik help, *Change tables* and *Using change tables*.
@@ -108,7 +108,7 @@ def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
 
 
 class RowLayout:
-    """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns."""
+    """Finds header, key and mirrored columns, by index, in the rows of a structure; reads keys and images."""
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
         self.structure = structure
@@ -173,7 +173,7 @@ class RowLayout:
         return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
 
     def mark(self, before: Values, after: Values) -> int | None:
-        """The mark of a before image; None if it may lack values: large objects, NULL that is a value now (T-94)."""
+        """A short hash of a before image; None if it may lack values: large objects, NULLs that changed (T-94)."""
         is_told = not any(before[at] is None and after[at] is not None for at in self._kept_places)
         is_told &= self.is_marked and self.says_more_than_key(before)
         return image_mark(self.image(before).encode()) if is_told else None
@@ -188,9 +188,9 @@ class RowLayout:
         return cols, _encode({name: values[at] for at, name, _, _ in kept}).decode()
 
     def left(self, values: Values) -> tuple[str, str]:
-        """Column list and image of a row that leaves its key, without NULLs that may be values that were not sent.
+        """Column list and image of the row before a key change, without NULLs that may mean "value not sent".
 
-        That is a large object, and everything if only the key has a value: a source may log no more of old rows (T-94).
+        These are NULLs of large objects, and all if only the key has values: a source may log only the old key (T-94).
         """
         is_whole = self.says_more_than_key(values)
         nulls = (at for at in self.value_places if values[at] is None)

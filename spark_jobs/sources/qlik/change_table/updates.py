@@ -122,7 +122,7 @@ def refuse_denied_change(
 
 
 def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
-    """Whether an existing mask names no column. Zero bytes alone may be left out, and are no mask (T-22)."""
+    """Whether a text mask names no column. A binary mask of zeros does not count: it means "no mask" (T-22)."""
     return not layout.structure.binary_mask and not any(mask.values())
 
 
@@ -144,9 +144,9 @@ def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, 
 def absent_columns(
     layout: RowLayout, after: Values, before: Values | None, changed: frozenset[int] | None
 ) -> tuple[Values, frozenset[int]]:
-    """What a sparse UPDATE leaves out (T-32): its values, completed where that is certain, and what stays unknown.
+    """Completes an UPDATE that leaves columns out (T-32). Returns all values, and the indexes that remain unknown.
 
-    A NULL is a value if the mask names its column; else the before image has the value of the column.
+    A NULL is a value if the mask names its column; else the before image shows the column's value.
     """
     absent: set[int] = set()
     values = list(after)
@@ -192,7 +192,7 @@ class ReadRow(NamedTuple):
 
 
 class Together:
-    """Rows of one call, analyzed together."""
+    """Rows that are decoded together, with before images matched to updates and one way to read each table's masks."""
 
     def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
         self._order = order

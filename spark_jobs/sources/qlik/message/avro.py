@@ -1,4 +1,4 @@
-"""Reads Avro data messages by their writer schema, exactly, into the texts of the log (K-03, K-04, K-35).
+"""Reads Avro data messages by their writer schema, and converts values to the log's texts (K-03, K-04, K-35).
 
 Logical types are applied here: a library may silently round a decimal. Public source: Apache Avro 1.11 specification,
 *Logical Types*; Qlik Help, *Kafka data types*.
@@ -75,7 +75,7 @@ class DataSchema:
         self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
-        """One record, without logical types."""
+        """Reads one record; logical types are not applied, so a decimal is still bytes."""
         return read_datum(datum, self.parsed, "data message")
 
     @property
@@ -88,7 +88,7 @@ class DataSchema:
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
-        """The values of a ``data`` or ``beforeData``, or some of them, as text."""
+        """The column values of ``data`` or ``beforeData`` as the log's texts; ValueError for an invalid value."""
         image: dict[str, str | None] = {**values}
         name = ""
         try:
@@ -106,7 +106,7 @@ data_schema = lru_cache(maxsize=512)(DataSchema)
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
-    """One record that consists of all the bytes."""
+    """Reads one record that is all the bytes; raises a Refusal, with *what* as its name, if it is not."""
     try:
         return only_record(datum, schema)
     except UNREADABLE as error:
@@ -221,7 +221,7 @@ def _field(field: Any, named: Mapping[str, Any]) -> Field:
 
 
 def decimal_text(raw: bytes, scale: int) -> str:
-    """The text of a decimal's bytes."""
+    """The decimal in big-endian two's-complement bytes, as text with *scale* digits after the point."""
     unscaled = int.from_bytes(raw, "big", signed=True)
     digits = f"{abs(unscaled):0{scale + 1}d}"
     sign = "-" if unscaled < 0 else ""

@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 
 
 class AvroColumns:
-    """Some records of one parsed schema without logical types, read at their start and end positions in *content*."""
+    """Reads Avro records of one schema (without logical types) between start and end positions in *content*."""
 
     def __init__(self, schema: Any, content: bytes, starts: Places, ends: Places) -> None:
         self._bytes = np.frombuffer(content + _PADDING, np.uint8)

@@ -1,6 +1,7 @@
-"""Proves which Avro messages are plain changes of one structure, all of them at once, and makes their rows.
+"""The fast path of Avro messages: decodes many messages of one structure at once to log rows.
 
-What is asked of a message is what :class:`~spark_jobs.sources.qlik.message.followed.Followed` asks of one in JSON.
+It decodes only messages that meet the same conditions as in JSON, see
+:class:`~spark_jobs.sources.qlik.message.followed.Followed`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NOTHING = pa.scalar(None, pa.string())
 
 
 def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> list[RowFields]:
-    """The rows of those messages that are provably plain changes."""
+    """The log rows of those messages for which the exact decoder would certainly give the same; others are skipped."""
     schema = followed.writer
     if schema is None:
         return []

@@ -1,7 +1,7 @@
 """Converts one data message of a mirrored table to rows of the change log (K-16 to K-31).
 
-An UPDATE that changes the key makes two rows at one position: the old key leaves (sub 0), the new one is set (sub 1)
-(G-03, K-31). Public source: Qlik Help, *Metadata and data messages*.
+An UPDATE that changes the key becomes two rows at one log position: one removes the old key (``sub`` 0), one sets the
+new key (``sub`` 1) (G-03, K-31). Public source: Qlik Help, *Metadata and data messages*.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MessageContext(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """The masks of a message, bit *n* for ordinal *n* + 1; None if missing."""
+    """The change mask and column mask of a message: bit *n* is the column with ordinal *n* + 1; None if missing."""
 
     change: int | None
     column: int | None
@@ -42,7 +42,7 @@ def change(
     sequence_digits: int,
     at: MessageContext,
 ) -> list[LogRow]:
-    """The rows of one data message."""
+    """Converts one data message to log rows; raises a Refusal for one that is invalid."""
     read = images.avro_image if is_avro else images.json_image
     try:
         data, before = read(record.get("data"), "data"), read(record.get("beforeData"), "beforeData")
@@ -121,7 +121,7 @@ def _rows(
 def read_masks(
     headers: Headers, data: Image | None, before: Image | None, images: TableImages, order: MaskOrder
 ) -> Masks:
-    """Both masks, in the one order that is possible and not contradicted by the images (T-24)."""
+    """Both masks, in the bit order that is possible and that the row images do not contradict (T-24)."""
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
     possible = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)

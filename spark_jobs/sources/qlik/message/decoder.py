@@ -55,7 +55,7 @@ from spark_jobs.sources.sql_server.types import BinaryText
 
 
 class QlikMessageSettings(NamedTuple):
-    """How messages are read where the format leaves a choice.
+    """Settings for reading messages that the messages themselves do not show.
 
     Args:
         load: name of the load whose messages these are: the epoch of their positions (G-01).
@@ -77,10 +77,10 @@ class QlikMessageSettings(NamedTuple):
 
 
 UNTOLD = "untold:"
-"""The prefix of the fragment identity of messages that name no table."""
+"""Prefix of ``fragment_of`` for messages that name no table and wait for their structure."""
 
 BY_KEY = ":key:"
-"""In that identity, precedes the table that the message's key may name, in case its structure is announced later."""
+"""Within such a ``fragment_of``: before the table that the message's key may name."""
 
 _LONGEST, _LONGEST_NAME = 290, 200
 
@@ -131,7 +131,7 @@ class QlikMessageDecoder(Decoder):
         return _MessageReader(self, self.known.copy()).decode(messages)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure of a message with this id that names no table; None if only reading it shows that."""
+        """The structure that decodes a message with this id that names no table; None if its content decides."""
         return _MessageReader(self, self.known).followed(topic, schema_id)
 
     def images(self, structure: Structure) -> TableImages | None:

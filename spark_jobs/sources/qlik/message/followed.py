@@ -36,7 +36,7 @@ _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
 class Followed:
-    """The rows of plain messages of one structure; without *images* its table is not mirrored."""
+    """Decodes simple messages of one structure for the fast path; without *images* its table is not mirrored."""
 
     def __init__(
         self, structure: Structure, number: int, images: TableImages | None, order: MaskOrder, sequence_digits: int
@@ -85,7 +85,7 @@ class Followed:
         return self.row(number, place, headers, map(bytes.decode, key), image, had, told)
 
     def mark(self, before: bytes, image: bytes) -> int | None:
-        """The mark of an old row, as :meth:`TableImages.mark`."""
+        """A short hash of the row before an update, as :meth:`TableImages.mark`."""
         if self.is_marked and b":null" in before:
             old, new = _decode_image(before), _decode_image(image)
             is_key_alone = all(value is None for name, value in old.items() if name not in self.key)

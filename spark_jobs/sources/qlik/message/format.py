@@ -1,6 +1,6 @@
-"""Messages of Qlik and Talend tasks as a format, and what they announce of their tables (K-10 to K-15).
+"""Defines the format of Qlik and Talend messages, and finds tables and their columns in messages (K-10 to K-15).
 
-Metadata messages, writer schemas and headers contain it. Public source: Qlik Help, *Metadata and data messages*.
+These are in metadata messages, Avro schemas and headers. Public source: Qlik Help, *Metadata and data messages*.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class QlikMessageFormat(Format):
 def announced(
     messages: Iterable[RawMessage | Damage], settings: QlikMessageSettings, registered: Registered
 ) -> Iterator[Announced]:
-    """As :meth:`Format.announced`; the newest structure of a table comes last."""
+    """The tables that messages show, see :meth:`Format.announced`; the newest structure of a table comes last."""
     found: list[tuple[Structure, str]] = []
     by_id: dict[str, Structure] = {}
     unknown, tables = set[str](), set[str]()

@@ -194,23 +194,23 @@ class TableImages:
         return found
 
     def lacks(self, image: Image, bits: int) -> str | None:
-        """The first mirrored column without a value among some."""
+        """The first of the mirrored columns in the mask *bits* that the image lacks; None if it has all."""
         return next((c.name for c in self._kept if image.get(c.name) is None and bits & c.bit), None)
 
     def after(self, image: Image) -> Row:
-        """An image that sets a row."""
+        """The log's form of a row after a change."""
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
                 raise Refusal("ROW_INVALID", f"the value of {shown(column)} is not from {low} to {high}")
         return self._row(image)
 
     def before(self, image: Image) -> Row:
-        """An image of a row that leaves, without null large objects, which may not be sent (K-22)."""
+        """The log's form of a row before a change, without null large objects: they may not have been sent (K-22)."""
         unsent = [name for name in self._large if name in image and image[name] is None]
         return self._row({name: value for name, value in image.items() if name not in unsent} if unsent else image)
 
     def mark(self, before: Image, image: Image) -> int | None:
-        """The mark of an old row; None if it may lack values: large objects, a null that became a value (T-94)."""
+        """A short hash of the row before an update; None if it may lack values, such as large objects (T-94)."""
         names = [column.name for column in self._kept]
         if not self.is_marked or not before.keys() >= set(names):
             return None

@@ -1,4 +1,4 @@
-"""Stores the known structures, and finds the one of a data message (K-05, K-06, K-10, K-11).
+"""Keeps the known table structures, and finds the one for a data message (K-05, K-06, K-10, K-11).
 
 Ids are unique per topic only (K-10). A JSON message without an id has the newest structure with the same columns.
 """

@@ -27,7 +27,7 @@ def custom_format(record: Mapping[str, Any]) -> str | None:
 
 
 def custom_fields(members: Collection[str], parts: Mapping[str, Collection[str]]) -> str | None:
-    """The same for an Avro record with these members, whose records have these members."""
+    """As :func:`custom_format`, for an Avro schema: *members* of the record, and in *parts* those of its records."""
     if "data" in parts and "headers" in parts and set(members) <= _KNOWN:
         return None
     return _why(set(members), {name: set(part) for name, part in parts.items()})
