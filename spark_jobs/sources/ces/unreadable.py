@@ -1,8 +1,8 @@
 r"""Finds the table of an unreadable event, if its bytes still contain it (C-95).
 
-A dead letter without a table stops every table of a mirror; one with a table stops that table alone, or none if it is
-not mirrored. So the name is searched in JSON that is not an event, in cut or altered JSON, and at the beginning of Avro
-records. It counts only if the bytes hint at no second table.
+A dead letter without a table may concern every table of the mirror, so all of them count as incomplete. With a table it
+concerns that one alone, or none if it is not mirrored. So the name is searched in JSON that is not an event, in cut or
+altered JSON, and at the beginning of Avro records. It counts only if the bytes hint at no second table.
 """
 
 from __future__ import annotations
