@@ -27,6 +27,7 @@ from benchmarks.measure import Cost, whole
 from benchmarks.mirrors import connect, mirror_file
 from benchmarks.pairs import CHECKOUT, write_results
 from benchmarks.small_runs import EVENTS, Mirror
+from open_mirroring.landing_zone.layout import PROCESSED_FOLDER
 
 _MILLION = 1_000_000
 _ACTIVE = 5
@@ -76,6 +77,17 @@ def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:
         took.append(time.monotonic() - began)
         if number in batches:
             yield number, statistics.median(took[-_LOOKS:])
+        _apply(home / "build" / "small" / "landing_zone")
+
+
+def _apply(zone: Path) -> None:
+    """Move published files as the service does: the last one of a table stays, of the others the newest is kept."""
+    for folder in zone.glob("*.schema/*"):
+        moved = zone / PROCESSED_FOLDER / folder.relative_to(zone)
+        for file in sorted(folder.glob("0*.parquet"))[:-1]:
+            shutil.rmtree(moved, ignore_errors=True)
+            moved.mkdir(parents=True)
+            file.rename(moved / file.name)
 
 
 def idle_tables(tables: Sequence[int], home: Path, rounds: int = 5) -> Iterator[tuple[int, float]]:

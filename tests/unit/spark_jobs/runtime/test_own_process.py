@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any, cast
 
@@ -39,3 +41,10 @@ def test_the_first_error_of_several_threads_is_raised_unchanged(spark: Any) -> N
 
 def test_work_without_spark_is_one_task_unless_threads_share_it(spark: Any) -> None:
     assert (tasks_wanted(spark, 100, 3), tasks_wanted(spark, 100, 3, own_threads=2)) == (1, 6)
+
+
+def test_a_program_with_duckdb_ends_quietly() -> None:
+    """DuckDB complains at the exit about what the collector did not look through."""
+    text = "from spark_jobs.runtime.collector import *; spare_the_collector(); import duckdb; spare_the_imports()"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
