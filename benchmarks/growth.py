@@ -32,8 +32,6 @@ from open_mirroring.landing_zone.layout import PROCESSED_FOLDER
 _MILLION = 1_000_000
 _ACTIVE = 5
 _LOOKS = 20
-_NO_GATE = "gate: {max_files: 1000000, max_bytes: 1000000000000, max_age_minutes: 100000}\n"
-"""No service applies the files, and nothing waits for it."""
 _PLOT = CHECKOUT / "docs" / "images" / "growth.svg"
 
 
@@ -67,7 +65,7 @@ def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:
     """Seconds of a tick of 100 events in a running process, behind so many batches: medians."""
     from spark_jobs.cli.command_line import main
 
-    mirror, took = Mirror(home, settings=_NO_GATE), list[float]()
+    mirror, took = Mirror(home), list[float]()
     for number in range(1, max(batches) + 1):
         mirror.deliver(f"{number:06d}", number, EVENTS)
         began = time.monotonic()
@@ -81,12 +79,11 @@ def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:
 
 
 def _apply(zone: Path) -> None:
-    """Move published files as the service does: the last one of a table stays, of the others the newest is kept."""
+    """Move published files as the service does, all but the last one of each table."""
     for folder in zone.glob("*.schema/*"):
         moved = zone / PROCESSED_FOLDER / folder.relative_to(zone)
+        moved.mkdir(parents=True, exist_ok=True)
         for file in sorted(folder.glob("0*.parquet"))[:-1]:
-            shutil.rmtree(moved, ignore_errors=True)
-            moved.mkdir(parents=True)
             file.rename(moved / file.name)
 
 
