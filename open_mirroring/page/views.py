@@ -293,10 +293,14 @@ class Chart(NamedTuple):
 
     @property
     def trend(self) -> str:
-        """Compares the mean of the newest quarter with that of the quarter before it."""
+        """Compares the mean of the newest quarter with that of the quarter before it.
+
+        What is best at nothing and is nothing now does not get worse, whatever it was in the last hours.
+        """
         quarter = max(1, len(self.values) // 4)
         change = sum(self.values[-quarter:]) - sum(self.values[-2 * quarter : -quarter])
-        if abs(change) <= _STEADY * max(self.values) * quarter:
+        is_over = self.good == "falling" and not self.values[-1]
+        if is_over or abs(change) <= _STEADY * max(self.values) * quarter:
             return "steady"
         return "rising" if change > 0 else "falling"
 
@@ -304,13 +308,12 @@ class Chart(NamedTuple):
 def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequence[float] = ()) -> list[Chart]:
     """Each says at one glance whether it gets better or worse."""
     day, week = "24 hours", "7 days"
-    top = max(*hours["changes"], *hours["rows"])
     lags, count = [*hours["lag"], lag.total_seconds()], "{:,.0f}".format
     return [
         Chart("Lag, 24 hours", day, lags[-HOURS:], _lag, max(lags[-HOURS:]), good="falling"),
         Chart("Lag, 7 days", week, lags, _lag, max(lags), good="falling"),
-        Chart("Changes read/h", day, hours["changes"], count, top, "read"),
-        Chart("Rows published/h", day, hours["rows"], count, top, "sent"),
+        Chart("Changes read/h", day, hours["changes"], count, max(hours["changes"]), "read"),
+        Chart("Rows published/h", day, hours["rows"], count, max(hours["rows"]), "sent"),
         *([Chart("Rows verified", week, verified, _share, 1, good="rising")] if verified else ()),
     ]
 
