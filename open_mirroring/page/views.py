@@ -409,7 +409,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "exact": lambda value: escape(str(value)),
     "moment": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC",
     # A line breaks behind a dot or an underscore of a name, before it breaks it elsewhere.
-    "name": lambda name: Markup(re.sub("([._])", r"\1<wbr>", str(escape(words.shown(name))))),
+    "name": lambda name: Markup(re.sub("(?<=[._])|(?<=[a-z])(?=[A-Z])", "<wbr>", str(escape(words.shown(name))))),
     "query": urlencode,
     "said": as_text,
 }
