@@ -304,10 +304,14 @@ class Chart(NamedTuple):
 
     @property
     def trend(self) -> str:
-        """The trend (rising, falling, steady): the mean of the newest quarter compared with the quarter before."""
+        """The trend (rising, falling, steady): the mean of the newest quarter compared with the quarter before.
+
+        A value for which 0 is best, and which is 0 now, does not rise, whatever it was in the last hours.
+        """
         quarter = max(1, len(self.values) // 4)
         change = sum(self.values[-quarter:]) - sum(self.values[-2 * quarter : -quarter])
-        if abs(change) <= _STEADY * max(self.values) * quarter:
+        is_over = self.good == "falling" and not self.values[-1]
+        if is_over or abs(change) <= _STEADY * max(self.values) * quarter:
             return "steady"
         return "rising" if change > 0 else "falling"
 
@@ -315,13 +319,12 @@ class Chart(NamedTuple):
 def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequence[float] = ()) -> list[Chart]:
     """The charts of a mirror; each shows at a glance whether things get better or worse."""
     day, week = "24 hours", "7 days"
-    top = max(*hours["changes"], *hours["rows"])
     lags, count = [*hours["lag"], lag.total_seconds()], "{:,.0f}".format
     return [
         Chart("Lag, 24 hours", day, lags[-HOURS:], _lag, max(lags[-HOURS:]), good="falling"),
         Chart("Lag, 7 days", week, lags, _lag, max(lags), good="falling"),
-        Chart("Changes read/h", day, hours["changes"], count, top, "read"),
-        Chart("Rows published/h", day, hours["rows"], count, top, "sent"),
+        Chart("Changes read/h", day, hours["changes"], count, max(hours["changes"]), "read"),
+        Chart("Rows published/h", day, hours["rows"], count, max(hours["rows"]), "sent"),
         *([Chart("Rows verified", week, verified, _share, 1, good="rising")] if verified else ()),
     ]
 
@@ -417,7 +420,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "exact": lambda value: escape(str(value)),
     "moment": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC",
     # A line breaks behind a dot or an underscore of a name, before it breaks it elsewhere.
-    "name": lambda name: Markup(re.sub("([._])", r"\1<wbr>", str(escape(words.shown(name))))),
+    "name": lambda name: Markup(re.sub("(?<=[._])|(?<=[a-z])(?=[A-Z])", "<wbr>", str(escape(words.shown(name))))),
     "query": urlencode,
     "said": as_text,
 }

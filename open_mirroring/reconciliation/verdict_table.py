@@ -167,7 +167,7 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
         text = ranges(sequence.gaps)
         yield _stop(v.FILE_MISSING, f"{text} missing between numbers that are there", gaps=text)
     if sequence.last_missing:
-        yield _stop(v.FILE_MISSING, f"number {facts.row.confirmed}, the last one published, is nowhere")
+        yield _stop(v.FILE_MISSING, f"number {facts.row.confirmed}, the last one published, cannot be found")
     if sequence.missing:
         text = ranges(sequence.missing)
         yield _stop(v.FILE_MISSING, f"{text} nowhere, and not provably purged", missing=text)

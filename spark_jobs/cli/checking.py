@@ -26,6 +26,7 @@ from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.owning import refuse_other_log, refuse_other_zone, standing
 from spark_jobs.cli.looking import places_text
+from spark_jobs.cli.reporting import wrapped
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, log_behind
 
 
@@ -45,7 +46,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         problems += mistakes
     if problems:
         print(f"{amount(len(problems), 'problem')} found", file=sys.stderr, flush=True)
-        print(*problems, sep="\n")
+        print(*(wrapped(str(problem), 0) for problem in problems), sep="\n")
         return Exit.USAGE
     for mirror in mirrors:
         loads = sum(table.initial_load is not None for table in mirror.tables)

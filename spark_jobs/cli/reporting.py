@@ -42,7 +42,8 @@ def request_of(arguments: argparse.Namespace) -> str:
 def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """An aligned text table; columns of numbers are aligned to the right."""
     cells = [[shown(cell) for cell in row] for row in rows]
-    right = [bool(cells) and all(row[at].lstrip("-").isdigit() for row in cells) for at in range(len(headings))]
+    numbers = [[cell.lstrip("-").replace(",", "").isdigit() for cell in row] for row in cells]
+    right = [bool(cells) and all(row[at] for row in numbers) for at in range(len(headings))]
     widths = [max(len(row[at]) for row in [list(headings), *cells]) for at in range(len(headings))]
     lines = [
         "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()

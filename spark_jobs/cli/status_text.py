@@ -151,7 +151,7 @@ def _row(table: TableView) -> tuple[str, ...]:
         table.source,
         verdict_words(table.verdict),
         age(table.lag) if table.lag else "-",
-        f"{table.waiting.changes}",
+        f"{table.waiting.changes:,}",
         f"{table.backlog.files} ({size(table.backlog.bytes)})" if table.backlog.files else "0",
         f"{table.dead_letters.count}",
         load,

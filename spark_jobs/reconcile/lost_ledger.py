@@ -71,8 +71,9 @@ def _missing_in_log(mirror: Mirror, ledger: Engine, committed: int) -> list[str]
 
 
 def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
-    way_out = next_step(LOG_DAMAGED)
-    return TerminalError(LOG_DAMAGED, f"{what}; {needing} rest on it", where=str(log_place(mirror)), way_out=way_out)
+    way_out, more = next_step(LOG_DAMAGED), f" and {len(needing) - 3} more" if len(needing) > 3 else ""
+    what += f". Tables that need it: {', '.join(needing[:3])}{more}"
+    return TerminalError(LOG_DAMAGED, what, where=str(log_place(mirror)), way_out=way_out)
 
 
 @contextmanager

@@ -138,13 +138,23 @@ types (SCHEMA_CHANGED), but for its key (TABLE_REDECLARED).
 _NUMBERS = {"NUMERIC": (0, 12, 2), "STRING": (50, 0, 0), "WSTRING": (50, 0, 0), "BYTES": (16, 0, 0)}
 _HEAD = """# Types
 
-Made by `make types` from the code that maps them; do not edit. Every value is read exactly by its type: one that does
-not fit is a dead letter with its column and the reason, never NULL, never rounded. Two losses are rules: digits of a
-second beyond the sixth are cut, and a `datetimeoffset` becomes its instant in UTC; `types` of a table lands both as
-text, which loses neither. Without it a type that keeps seven digits of a second cannot be a key.
+Each type of the source becomes the type of the landing zone in its row. Values are copied exactly. A value that does
+not fit its type becomes a dead letter with its column and the reason: it is never rounded and never becomes NULL.
+
+Two types lose something:
+
+- A time with more than six digits of a second is cut to six. Such a type cannot be a key.
+- A `datetimeoffset` becomes its instant in UTC, without its offset.
+
+To keep both as they are, set the column to text: `types: {column: string}`. Then the type can also be a key.
+
 A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json, alias types) stops its
-table with TYPE_UNSUPPORTED: `types: {column: string}` lands the text that was sent, also of a key. SQL Server's change
-event streaming cuts values at 1 MB without a word: values of exactly that length are counted and shown by `status`.
+table with TYPE_UNSUPPORTED. The same setting publishes the text that was sent, also for a key.
+
+SQL Server's change event streaming cuts values at 1 MB and does not report it. Values of exactly that length are
+counted, and `status` shows them.
+
+`make types` writes this page from the code; do not edit it.
 """
 
 

@@ -32,6 +32,13 @@ def test_sound_texts_pass_and_a_document_is_read_without_code() -> None:
     assert [*CHECK["findings"](page, "x.md:1", message=False)] == []
 
 
+def test_a_rule_that_takes_its_heading_for_a_subject_is_found() -> None:
+    rules = "### C-01 Empty texts\n\nAre kept as they are.\n\n### C-02 NULL\n\nNULL is kept. Is it empty?\n"
+    (finding,) = CHECK["headless"](rules, "rules.md")
+    assert finding.place == "rules.md:3"
+    assert finding.text.startswith("Are kept")
+
+
 def test_texts_of_code_are_read_and_docstrings_are_not() -> None:
     source = '"""Tells it anew."""\nraise ValueError(f"{name} is not told by it")\nX = "SELECT whole FROM it all"\n'
     assert [*CHECK["messages"](source)] == [(2, "X is not told by it")]

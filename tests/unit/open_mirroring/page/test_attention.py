@@ -142,3 +142,7 @@ def test_the_share_of_verified_rows_follows_the_newest_proof_of_each_table(made:
 )
 def test_a_trend_compares_the_newest_quarter_with_the_one_before(values: list[float], trend: str) -> None:
     assert Chart("Lag", "4 hours", values, str, 0).trend == trend
+
+
+def test_a_lag_that_is_over_is_not_called_rising() -> None:
+    assert Chart("Lag", "4 hours", [0, 0, 9, 0], str, 9, good="falling").trend == "steady"
