@@ -30,7 +30,7 @@ from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import dead_letters_text, json_text
 from spark_jobs.cli.status_text import colours_wanted, status_text
 from spark_jobs.letters.open_letters import ensure_counted
-from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
+from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead, log_behind
 
 
 def status(arguments: argparse.Namespace) -> Exit:
@@ -92,6 +92,8 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     else:
         ledger = ledger_of(mirror)
         settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
+        if behind := log_behind(mirror, ledger):
+            raise behind
         ensure_counted(mirror, ledger)
         counts = letter_counts(ledger, mirror.name)
         listed = dead_letters(log_root, LedgerReader(ledger, mirror.name), arguments.limit, settled)

@@ -111,6 +111,14 @@ def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: S
     assert "Nothing to do" not in text.text
 
 
+def test_without_their_log_no_list_says_that_there_are_none(shop: Shop) -> None:
+    """The messages are in the log alone: where it is gone, their list must not be empty and green."""
+    shop.tick(*GOOD, UNREADABLE)
+    (shop.pipeline.folder / "log").rename(shop.pipeline.folder / "moved")
+    listed = shop.run("dead-letters")
+    assert (listed.code, listed.text) == (Exit.TERMINAL, "")
+
+
 def test_a_letter_without_a_table_puts_every_table_at_risk_g_20(shop: Shop) -> None:
     """G-20: the run itself says so; accepting it as lost ends that."""
     told = shop.tick(*GOOD, CUT)
