@@ -291,7 +291,7 @@ class MessageTransport(Transport):
 
     @property
     def numbering(self) -> Numbering:
-        """Whether gaps between the messages' places show missing messages, see :data:`Numbering`."""
+        """What the messages' places prove: where reading began, or which ones are missing; see :data:`Numbering`."""
         return ""
 
     def pinned(
