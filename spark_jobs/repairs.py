@@ -107,7 +107,7 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
 def _publications(
     reader: LedgerReader, state: TableState, lost: PublishedFile
 ) -> tuple[Publication | None, Publication]:
-    """The publication to which the lost file belonged, and the publication of changes before it."""
+    """The publication of changes before that to which the lost file belonged (None: none), and that one."""
     before: Publication | None = None
     for publication in reader.publications({state.id: state.row.generation}).get(state.id, ()):
         if publication.kind != "changes":

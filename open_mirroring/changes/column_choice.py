@@ -111,7 +111,7 @@ class ColumnChoice(NamedTuple):
         return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """All configured names and patterns that match none of *names*; probably misspelled."""
+        """The names and patterns in `columns`, also excluded and renamed ones, that match none of *names*."""
         names = [*names]
         patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
         return [*dict.fromkeys([*self.absent(names), *fitting_none(patterns, names)])]

@@ -163,7 +163,7 @@ def column_history(
 
 
 def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set[str] | None:
-    """The names that a column may have got, from successive structures of its table; None if none of them lacks it."""
+    """The names that a column may have got, from successive structures of its table; None if they never drop it."""
     found, is_shown = set[str](), False
     for before, after in pairwise(structures):
         if column in before.columns and column not in after.columns:

@@ -39,7 +39,7 @@ class Completeness(NamedTuple):
     reads: Reads = MappingProxyType({})
 
     def told_at(self, reads: Reads) -> HighestMajors:
-        """The highest commits by partition, or none if the source is now read from other places (G-142).
+        """The highest commits by partition, or none if a former place is no longer read (G-142).
 
         The partitions of a former place show nothing new and would hold the complete position back for ever.
         """

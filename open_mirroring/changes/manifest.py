@@ -245,7 +245,7 @@ class Manifest:
 
     *counts* are messages by outcome (``messages`` is their sum), and split messages completed or given up. *opened* and
     *closed* are split messages that begin or end to wait. *given_back* are ranges that were not read, each with the
-    reason; a later batch binds them. *partitions* is 0 if the source has no complete position. *lists_of_reading*: rows
+    reason; a later batch binds them. *partitions* is 0 if no complete position is kept. *lists_of_reading*: rows
     have the columns that the table had when it was read, not when it changed. *loads_whole* are tables whose full load
     came again with every row. *healed* are tables of which dead letters hid changes that have now been read. *schemas*,
     *settled* and *letters* contain named tuples as lists.

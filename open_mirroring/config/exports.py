@@ -1,4 +1,4 @@
-"""Reads the position of the change stream at which an export of a table was made (G-08)."""
+"""Reads the position from which changes of the stream are published over an export (G-08)."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class AnySource(Section):
 
     @property
     def ordered_partitions(self) -> int:
-        """The number of partitions that must show a later commit before a transaction is complete; 0 if it never is."""
+        """The number of partitions that must show a later commit before a transaction is complete; 0 if unknown."""
         return 0
 
     @property

@@ -105,7 +105,7 @@ class FabricTarget:
         )
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the target lists the table of this folder; None if the database is not in a state that shows it."""
+        """Whether the target lists the table of this folder; None if it does not answer, or cannot show it."""
         try:
             look = self._look()
         except TransientError:

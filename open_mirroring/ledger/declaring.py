@@ -376,9 +376,9 @@ def newest_epoch(db: Connection, table_id: str) -> int:
 class ResetRecord:
     """The reset that a table is in: dropping it at the target, and building it again unless it *drops* for good.
 
-    *stage* is the last completed step. *loads*: it is built by an initial load, otherwise from the log. *folders* are
-    those to delete. *absent*: the target was once seen without the table. *begins_at*: the load is the one with which
-    the stream of this ordinal began (G-128). *is_carried_on*: any run continues the reset.
+    *stage* is the last stage that was reached. *loads*: it is built by an initial load, otherwise from the log.
+    *folders* are those to delete. *absent*: the target was once seen without the table. *begins_at*: the load is the
+    one with which the stream of this ordinal began (G-128). *is_carried_on*: any run continues the reset.
     """
 
     stage: ResetStage

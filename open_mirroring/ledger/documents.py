@@ -123,7 +123,7 @@ PLACES = Documents[list[Run]]("places", list[Run])
 STRUCTURES = Documents[Structure]("structure", Structure)
 """Of a mirror: announced structures of tables (K-10), by digest."""
 FRAGMENTS = Documents[OpenFragment]("fragment", OpenFragment)
-"""Of a mirror: split messages that lack pieces, by the identity of the message."""
+"""Of a mirror: messages that wait for others, such as pieces of a split message, by identity."""
 COLUMN_LISTS = Documents[ColumnList]("columns", ColumnList)
 """Of a table: the column lists of its rows, by digest (G-60)."""
 EPOCHS = Documents[int]("epoch", int)

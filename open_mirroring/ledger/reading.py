@@ -213,7 +213,7 @@ class LedgerReader:
         return {row.source: _table_state(row) for row in rows}
 
     def starts(self, table_id: str) -> dict[str, int]:
-        """By partition, the place of a table's first change: no row of its first full load can come after it (K-67)."""
+        """By partition, a place after which no row of a table's first full load can come (K-67)."""
         with self._engine.connect() as db:
             return STARTS.of(db, table_id)
 

@@ -93,7 +93,7 @@ def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
 def record_deep_findings(
     ledger: Engine, mirror: str, found: Iterable[tuple[DeepFinding, TableState | None]]
 ) -> set[str]:
-    """Write findings of the deep check into the audit trail, and stop their tables. Returns the ids of stopped tables.
+    """Write findings of the deep check into the audit trail. Stop tables whose findings ask for it; returns their ids.
 
     Tables that were reset since the check are skipped.
     """

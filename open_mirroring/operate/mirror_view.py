@@ -88,7 +88,7 @@ class TableView:
     """The state of one table.
 
     *found* is the result of the last inspection; None if there was none since the last decision. *lag* is the age of
-    the oldest logged change that may not be applied. *waiting* counts logged changes that are not published.
+    the oldest logged change that is not known to be applied. *waiting* counts logged changes that are not published.
     *load_chunks* is (done, all). A change at or before the transaction *horizon* stops the table (G-05).
     *unverified_columns* and *gone_columns* hold pairs of column and position (G-07, G-60). *marks* and *totals* are
     None unless asked for.

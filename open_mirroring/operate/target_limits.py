@@ -19,7 +19,7 @@ _MOST_COLUMNS = 1_024
 
 
 def limit_warnings(mirror: Mirror) -> list[Problem]:
-    """A warning (``TARGET_LIMIT``) for each limit that the tables in the mirror file reach; it stops nothing."""
+    """A warning (``TARGET_LIMIT``) for each limit that the mirror file is near to, or exceeds; it stops nothing."""
     found = []
     if len(mirror.tables) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"

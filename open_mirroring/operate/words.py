@@ -55,7 +55,7 @@ def age(length: timedelta | None) -> str:
 
 
 def rest(done: int, of: int, length: timedelta) -> timedelta | None:
-    """The estimated time until all of *of* parts are done, if *done* parts took *length*; None before the first."""
+    """The estimated time until all of *of* parts are done, if *done* parts took *length*; None for none or all."""
     return length / done * (of - done) if 0 < done < of else None
 
 

@@ -94,7 +94,7 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
     """Compare a table's files with the ledger, and its publications with each other and with the log's batches.
 
     *files* are all copies that still exist. A missing file is not reported here: the service may have removed it (F-36,
-    I22). Numbers above the confirmed one are left to the publisher.  Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER;
+    I22). Numbers above the confirmed one are left to the publisher. Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER;
     UNREACHABLE and CHANGED_MEANWHILE stop nothing.
     """
     problems = Problems(record.state.source)

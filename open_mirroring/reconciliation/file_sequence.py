@@ -21,7 +21,8 @@ class FileSequence:
 
     *final* are in the table's folder, *moved* in a folder of processed files. *applied* is the highest number that the
     target has applied, *applied_by* how that is known. Confirmed numbers found nowhere are: *purged*, processed long
-    ago; *gaps*, never applied, as lower ones still wait; *missing*, too young to be removed; or *last_missing*.
+    ago; *gaps*, for which the target waits, as a lower one is still there; *missing*, too young to be removed, or above
+    all that is there; or *last_missing*.
     """
 
     final: frozenset[int]

@@ -84,7 +84,7 @@ def inspect_mirror(
 
     It lists the landing zone once and asks the target at most once (R-04), so it is cheap for many tables. A table
     costs a call of its own only if its marker or metadata changed since the last look. *losses* are read here unless
-    given.  Raises ``MIRROR_CLASH`` if another mirror publishes to this zone (G-175), ``CHANGED_MEANWHILE`` if other
+    given. Raises ``MIRROR_CLASH`` if another mirror publishes to this zone (G-175), ``CHANGED_MEANWHILE`` if other
     runs kept changing a table, and the errors of ledger, store and mirror file.
     """
     declare_tables(mirror, ledger, zone=zone)

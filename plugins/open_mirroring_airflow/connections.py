@@ -66,7 +66,7 @@ def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:
 
 
 async def known_in_trigger(mirror: Mirror) -> Known:
-    """Looks up the connections of ledger and landing zone before a trigger runs, whose event loop must not wait."""
+    """Looks up the connections of ledger and landing zone in a trigger, without blocking the event loop."""
     of_ledger = mirror.ledger.connection if isinstance(mirror.ledger, LedgerConnection) else None
     found = {}
     for name in filter(None, (of_ledger, mirror.landing_zone.connection)):

@@ -225,7 +225,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
 
     @noted
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Continues the reset when the trigger ends; raises ``RESET_OPEN`` if the target did not answer in time."""
+        """Continues the reset when the trigger ends; raises ``RESET_OPEN`` if the wait ended in vain."""
         error = event_error(event)
         if error is not None:
             raise error

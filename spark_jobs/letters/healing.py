@@ -97,7 +97,7 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
-    """The first batch after the table's load (G-128): earlier dead letters are older than the load. 0: none."""
+    """The first batch of the stream that began with the table's load; earlier changes are in it (G-128). Else 0."""
     if state.start.load_state != "loaded" or state.start.stream_from != BEGINS_EMPTY:
         return 0
     ordinals = reader.epochs([state.id]).get(state.id, {})
@@ -233,7 +233,7 @@ class _Search:
         return [cols for cols in lists if carries_all(cols, types)] or [""]
 
     def _looked_to(self, ordinals: Mapping[str, int]) -> int:
-        """The batch up to which everything is published, with changes that wait for their transactions."""
+        """The batch up to which everything is published; none of its changes waits for the end of a transaction."""
         state, end = self.state, self.state.row.published_position
         if end is None:
             return state.row.published_batch

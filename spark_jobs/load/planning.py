@@ -275,7 +275,7 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 
 
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
-    """Refuse ``handover: quiesced`` (nothing changed before the stream) if changes were already logged (G-127)."""
+    """Refuse ``handover: quiesced`` for a database, or after a reset, if changes were already logged (G-127)."""
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:
         return

@@ -52,7 +52,10 @@ def is_partial(line: Line, plan: TablePlan) -> bool:
 
 
 def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft | None = None) -> Logged:
-    """Convert a log row into a change for the plan rule; *handle* is the caller's own number."""
+    """Convert a log row into a change for the plan rule; *handle* is the caller's own number.
+
+    *left* has the key that each moved row had before.
+    """
     columns, cols = plan.columns, line["cols"]
     position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
     sets_row = line["row"] is not None

@@ -29,7 +29,7 @@ _STAYS = ["k1", "k2"]
 
 
 def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSum]:
-    """The sums of each cell (a part of the rows, by key hash) of one side. Raises the errors of workers."""
+    """The sums of each cell (a part of the rows, by key hash and range) of one side. Raises the errors of workers."""
     if not needs_spark(spark, side.size):
         return add_sums(map(pickle.loads, lines_here(side, SumCells(shape), SUMS)["sums"].to_pylist()))
     parts = []

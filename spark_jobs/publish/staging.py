@@ -221,8 +221,8 @@ def create_staged(
     """Upload a file under a staging name that is used once, and read it back to check it.
 
     If the outcome of an upload is unknown, it is repeated under another name (``.1`` and so on): the first object may
-    still appear, but nothing refers to it (O-08). Raises ``CHANGED_MEANWHILE`` if another run removed it;
-    ``FILE_UNFIT`` if other content came back; and the errors of the store.
+    still appear, but nothing refers to it (O-08). Raises ``CHANGED_MEANWHILE`` if the name is taken, or the file was
+    removed; ``FILE_UNFIT`` if other content came back; and the errors of the store.
     """
     created = _created(store, path, local)
     with store.fetch(created.path) as back:

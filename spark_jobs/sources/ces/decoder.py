@@ -162,7 +162,7 @@ class CesDecoder(Decoder):
     def placed(self, letter: LogRow, told: NamedTable | None) -> Outcome:
         """Assigns a dead letter to the table *told*, which was found in its bytes; no row if it is not mirrored (C-95).
 
-        A dead letter without a key stops its table, because any of the table's rows may be outdated.
+        A dead letter without a key stops a table that has one, because any of the table's rows may be outdated.
         """
         if told is None or not (told.schema and told.tbl):
             return Outcome((letter,))

@@ -96,7 +96,7 @@ class Damage(NamedTuple):
 
 
 class TableDamage(NamedTuple):
-    """Damage in a file of one table: changes of the table are missing, so it stops if it is mirrored.
+    """Damage in a file of one table: changes of the table are missing, so it stops if it is mirrored by a key.
 
     *is_sure*: the source's metadata names the table, not only the name of a folder.
     """

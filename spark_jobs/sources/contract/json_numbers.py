@@ -26,7 +26,7 @@ def no_number(text: str) -> None:
 
 
 def may_be_rounded(value: object) -> bool:
-    """Whether a value is a JSON number with 16 or 17 digits, as a rounded double would have.
+    """Whether a value is a :class:`JsonNumber` with 16 or 17 digits, as a rounded double would have.
 
     A fraction that ends with padding zeros is not one: only a sender that knows the scale writes them.
     """

@@ -229,7 +229,7 @@ class Transport(ABC):
         """Selects from bound *ranges* what belongs to the time interval, and reports what the source has deleted."""
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """The current end of each name that has unread data, without the limit of one run; shows the backlog."""
+        """The current end of each name that has unread data, without the limit of one run; proofs compare it."""
         found = self.find(spark, bound)
         return {name: bound.get(name, 0) + 1 for name in found.waiting} | {one.name: one.end for one in found.ranges}
 
@@ -291,7 +291,7 @@ class MessageTransport(Transport):
 
     @property
     def numbering(self) -> Numbering:
-        """Whether gaps between the messages' places show missing messages, see :data:`Numbering`."""
+        """What the messages' places prove: where reading began, or which ones are missing; see :data:`Numbering`."""
         return ""
 
     def pinned(

@@ -54,7 +54,7 @@ class TableChanges(Decoder):
     def read(self, body: bytes) -> TableEvent | None:
         """Reads the table of a message; None for a message to ignore (a tombstone).
 
-        Raises a Refusal if the table cannot be read: then any table may lack a change, and all are stopped.
+        Raises a Refusal if the table cannot be read: then any table may lack a change, and all count as incomplete.
         """
 
     @abstractmethod

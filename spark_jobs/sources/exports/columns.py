@@ -74,7 +74,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
     """Returns a column of an initial load for a column *kind* of an exported file.
 
     *sql_type* is its type at the source, if known, *chosen* its landing type in the mirror file (G-110). Raises
-    ``TYPE_UNSUPPORTED`` if the file's type may have lost a part of the values.
+    ``TYPE_UNSUPPORTED`` if its type in the file does not fit, or may have lost a part of the values.
     """
     if sql_type is not None and chosen == "string" and not is_known(sql_type):
         if _own_type(kind) == "string" and not pa.types.is_time(kind):

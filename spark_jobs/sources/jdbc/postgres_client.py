@@ -57,7 +57,7 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
 
 
 def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
-    """Runs a small query. Returns its rows by column name; None on any error: JDBC repeats it and reports the error."""
+    """Runs a small query. Returns its rows by column name; None on any error, which is not reported."""
     with suppress(MirroringError):
         return [line for batch in rows_of(connection, query, SourceName("", "")) for line in batch.to_pylist()]
     return None

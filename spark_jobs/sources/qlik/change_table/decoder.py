@@ -1,8 +1,7 @@
 """Decodes rows of Qlik change tables into rows of the change log.
 
 A before image and its UPDATE have the same ``change_seq`` (T-11); one of them alone waits in the log for the other.
-Public
-source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
+Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class ChangeTables(QueriedTransport):
         return read_control_tables(spark, self.connection, self.control_schema, self._names_of_tables(), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """The current end of each name that has unread data, open partitions included."""
+        """The current end of each name that has unread data, and of every partition, also of open ones."""
         found = self.find(spark, bound)
         if found.refused:
             what = f"change tables cannot be read: {sorted(found.refused)}"

@@ -194,7 +194,7 @@ class TableImages:
         return found
 
     def lacks(self, image: Image, bits: int) -> str | None:
-        """The first of the mirrored columns in the mask *bits* that the image lacks; None if it has all."""
+        """The first mirrored column in the mask *bits* that is absent or NULL in the image; None if there is none."""
         return next((c.name for c in self._kept if image.get(c.name) is None and bits & c.bit), None)
 
     def after(self, image: Image) -> Row:
