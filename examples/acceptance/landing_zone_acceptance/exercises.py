@@ -121,6 +121,18 @@ def schema_and_key_change(lab: Lab) -> Iterator[Trial]:
 
 def two_publishers(lab: Lab) -> Iterator[Trial]:
     """A second publisher has a copy of the state; files appear that the writer has not written."""
+    for what in ("at the moment of publication", "before a run"):
+        world = lab.begun()
+        calls = _rehearsed(world)
+        first, *_, last = [call for call in calls if call.uploads and call.what == "data file"]
+        world.work()
+        if what == "before a run":
+            _publish_foreign(world, _following(last.path))
+            world.run()
+        else:
+            world.run(strike=Strike(first.kind, Act.HOLD, meanwhile=partial(_publish_foreign, world)))
+        world.work()
+        yield world.trial(f"a foreign file {what}")
     world = lab.begun()
     twin = world.clone()
     for writer in (world.writers[0], twin, twin, world.writers[0]):
@@ -130,23 +142,10 @@ def two_publishers(lab: Lab) -> Iterator[Trial]:
     for kind in _kinds(_rehearsed(lab.begun()), lambda call: call.uploads):
         world = lab.begun()
         twin = world.clone()
-        world.work()
-        world.run(strike=Strike(kind, Act.HOLD, meanwhile=partial(_run, world, twin)))
+        world.change([world.source.insert()])
+        world.run(strike=Strike(kind, Act.HOLD, meanwhile=partial(_work_and_run, world, twin)))
         world.work()
         yield world.trial(f"one waits at '{kind}', the other one runs")
-    for what in ("before a run", "at the moment of publication"):
-        world = lab.begun()
-        calls = _rehearsed(world)
-        final = next(call for call in reversed(calls) if call.what == "data file")
-        first = _kinds(calls, lambda call: call.uploads and call.what == "data file")[0]
-        world.work()
-        if what == "before a run":
-            _publish_foreign(world, _following(final.path))
-            world.run()
-        else:
-            world.run(strike=Strike(first, Act.HOLD, meanwhile=partial(_publish_foreign, world)))
-        world.work()
-        yield world.trial(f"a foreign file {what}")
 
 
 class Exercise(NamedTuple):
@@ -228,7 +227,8 @@ def _work(world: World, path: str) -> None:
     world.work()
 
 
-def _run(world: World, writer: Adapter, path: str) -> None:
+def _work_and_run(world: World, writer: Adapter, path: str) -> None:
+    world.work()
     world.run(writer)
 
 
