@@ -57,7 +57,7 @@ def test_the_command_line_reports_harm_by_its_exit_code(
 
 REUSED = pytest.mark.xfail(
     strict=True,
-    reason="a publisher with a copied ledger, held before it stages, renames to a number that the service has processed",
+    reason="a publisher with a copied ledger, held before it stages, reuses a number that the service has processed",
 )
 OURS = [
     pytest.param(one, id=one.title, marks=[REUSED] if one.title.startswith("two publishers") else [])
