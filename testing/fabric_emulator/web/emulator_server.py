@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -82,7 +83,7 @@ class Gateway:
             verb = "status" if self._fabric.is_status_call(request) else "database"
             endpoint = _Endpoint(verb, self._fabric.answer, FABRIC, fabric_error)
         else:
-            endpoint = _Endpoint(_store_verb(request), self._store.answer, STORAGE, storage_error)
+            endpoint = _Endpoint(store_verb(request), self._store.answer, STORAGE, storage_error)
         return self._befallen(request, endpoint)
 
     def _befallen(self, request: Request, endpoint: _Endpoint) -> Response:
@@ -154,7 +155,8 @@ def _busy() -> ApiError:
     return ApiError(503, "ServerBusy", "The server is currently unable to receive requests. Please retry.")
 
 
-def _store_verb(request: Request) -> str:
+def store_verb(request: Request) -> str:
+    """The verb of a call of the store, one of :data:`~fabric_emulator.web.faults.VERBS`."""
     match request.method, request.query.get("action"):
         case "PUT", _:
             return "rename" if "x-ms-rename-source" in request.headers else "create"
@@ -184,6 +186,7 @@ class EmulatorServer:
         seed: of the faults' probabilities.
         poll_every: seconds between polls of the mirroring services; None polls on request only.
         clock: seconds since 1970; :meth:`advance_clock` adds to it.
+        watched: if given, it answers each request; it gets the emulator's own way to answer, and the request.
 
     Attributes:
         faults: the faults, and the count of calls.
@@ -211,6 +214,7 @@ class EmulatorServer:
         seed: int = 0,
         poll_every: float | None = None,
         clock: Callable[[], float] = time.time,
+        watched: Callable[[Answer, Request], Response] | None = None,
     ) -> None:
         self._clock = clock
         self._ahead = 0.0
@@ -231,7 +235,8 @@ class EmulatorServer:
         self.certificate: Path | None = None
         if tls:
             context, self.certificate = server_context(tables / "_tls", tls_names)
-        self._server = HttpServer(host, port, gateway.answer, context)
+        answer = partial(watched, gateway.answer) if watched else gateway.answer
+        self._server = HttpServer(host, port, answer, context)
         self._threads = [threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)]
         if poll_every is not None:
             self._threads.append(threading.Thread(target=self._watch, args=(poll_every,), daemon=True))

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = {"open_mirroring", "open_mirroring_airflow", "spark_jobs"}
 SPARK = {"pyspark", "delta"}
 # The distributions of testing/ and examples/, and what only a checkout has.
-TESTING = {"fabric_emulator", "workload_generator", "open_mirroring_debezium", "demo", "benchmarks", "tests"}
+EXAMPLES = {"landing_zone_acceptance", "open_mirroring_debezium"}
+TESTING = {"fabric_emulator", "workload_generator", *EXAMPLES, "demo", "benchmarks", "tests"}
 
 # Imports point down only: room -> top-level packages that it must not import, at any depth of the code.
 WALLS: dict[str, set[str]] = {
@@ -26,6 +27,7 @@ WALLS: dict[str, set[str]] = {
     "spark_jobs": {"airflow", "open_mirroring_airflow", *TESTING},
     "plugins": {*SPARK, "deltalake", "spark_jobs", *TESTING},
     "dags": {*SPARK, "deltalake", "spark_jobs", *TESTING},
+    "examples/acceptance": {"airflow", *SPARK, *PRODUCT, *TESTING - {"fabric_emulator", "landing_zone_acceptance"}},
     "examples/debezium": {"airflow", *SPARK, "open_mirroring_airflow", *TESTING},
     "testing/fabric_emulator": {"airflow", *SPARK, *PRODUCT - {"open_mirroring"}, *TESTING - {"fabric_emulator"}},
     "testing/workload_generator": {"airflow", *SPARK, *PRODUCT, *TESTING - {"workload_generator"}},

@@ -1,0 +1,1 @@
+"""Writers that are plugged into the suite."""
