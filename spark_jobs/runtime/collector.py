@@ -24,3 +24,4 @@ def _spare_the_exit() -> None:
 def spare_the_imports() -> None:
     """Take all that was imported so far out of garbage collection, once: else it is searched while rows are made."""
     gc.freeze()
+    atexit.register(_spare_the_exit)
