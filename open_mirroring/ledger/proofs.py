@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
+from open_mirroring.protocols.coverage import Coverage
 from open_mirroring.protocols.proving import Proof
 
 APPROVED = "CORRECTION_APPROVED"
@@ -23,12 +24,23 @@ _proof_of = msgspec.json.Decoder(Proof).decode
 
 
 class RecordedProof(NamedTuple):
-    """A proof of a table's generation as the ledger keeps it."""
+    """A proof of a table's generation as the ledger keeps it, and what it and those before it covered, if it is kept.
+
+    The coverage is a member of the proof's document.
+    """
 
     id: str
     table_id: str
     generation: int
     proof: Proof
+    coverage: Coverage | None = None
+
+
+class _Document(msgspec.Struct):
+    coverage: Coverage | None = None
+
+
+_coverage_of = msgspec.json.Decoder(_Document).decode
 
 
 class ProofLedger:
@@ -40,7 +52,8 @@ class ProofLedger:
     def record(self, found: RecordedProof) -> None:
         """Keep a proof, as a whole or not at all."""
         of = {"id": found.id, "table_id": found.table_id, "generation": found.generation}
-        row = {**of, "proved_at": found.proof.proved_at, "document": msgspec.json.encode(found.proof).decode()}
+        document = {**msgspec.to_builtins(found.proof), "coverage": msgspec.to_builtins(found.coverage)}
+        row = {**of, "proved_at": found.proof.proved_at, "document": msgspec.json.encode(document).decode()}
         with self._engine.begin() as db:
             db.execute(t.proof.insert().values(row))
 
@@ -86,4 +99,5 @@ class ProofLedger:
 
 
 def _recorded(row: Any) -> RecordedProof:
-    return RecordedProof(row.id, row.table_id, row.generation, _proof_of(row.document))
+    coverage = _coverage_of(row.document).coverage
+    return RecordedProof(row.id, row.table_id, row.generation, _proof_of(row.document), coverage)

@@ -1,4 +1,4 @@
-"""Finds the keys that differ between two sides, and which of them the log has a change of.
+"""Finds the keys that differ between two sides.
 
 Hashes of rows are joined, never the rows: by Spark, or by DuckDB where the sides are small.
 """
@@ -6,20 +6,16 @@ Hashes of rows are joined, never the rows: by Spark, or by DuckDB where the side
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from open_mirroring.protocols.proving import CellSum, Kind, add_sums
-from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.reading import log_rows
-from spark_jobs.changelog.schema import ROW_BYTES
-from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, Shape, SumCells
+from spark_jobs.proof.part import OfRanges
+from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, Part, Shape, SumCells
 from spark_jobs.proof.sides import Side, kept, lines_here
-from spark_jobs.runtime.tasks import needs_spark, run_job, tasks_wanted
+from spark_jobs.runtime.tasks import needs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,13 +24,14 @@ _TASKS_PER_CORE = 3
 _STAYS = ["k1", "k2"]
 
 
-def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSum]:
-    """The cells of a side, from the sums of its partitions. Raises what a worker met."""
+def read_sums(spark: SparkSession, side: Side, shape: Shape, part: Part | None = None) -> dict[int, CellSum]:
+    """The cells of a side, or of a *part* of it, from the sums of its partitions. Raises what a worker met."""
+    work = SumCells(shape, part)
     if not needs_spark(spark, side.size):
-        return add_sums(map(pickle.loads, lines_here(side, SumCells(shape), SUMS)["sums"].to_pylist()))
+        return add_sums(map(pickle.loads, lines_here(side, work, SUMS, part)["sums"].to_pylist()))
     parts = []
     # Read once and not kept: a line for each partition is all there is.
-    for line in side.asked(side.frame(shape, SumCells(shape), SUMS_SCHEMA).collect):
+    for line in side.asked(side.frame(work, SUMS_SCHEMA, part).collect):
         if line["error"] is not None:
             raise pickle.loads(bytes(line["error"]))
         parts.append(pickle.loads(bytes(line["sums"])))
@@ -42,20 +39,22 @@ def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSu
 
 
 def differing_keys(
-    spark: SparkSession, sides: Sequence[Side], shape: Shape, cells: frozenset[int], before: pa.Table | None, most: int
+    spark: SparkSession, sides: Sequence[Side], work: HashKeys, before: pa.Table | None, most: int
 ) -> pa.Table:
-    """``k1, k2, key, kind, times, columns``: the first *most* keys of some cells that are not the same on both sides.
+    """``k1, k2, key, kind, times, columns``: the first *most* keys of *work* that are not the same on both sides.
 
     *columns* are places of columns that differ, where both sides have the key once. *times* is 1, or, where the whole
     row is the key, how many rows one side has more. After a look *before* no other key counts.
     """
-    work, keyed = HashKeys(shape, cells), bool(shape.keys)
+    shape, part = work.shape, work.part
+    keyed = bool(shape.keys)
+    if part is None and work.cells is not None and shape.split is not None:
+        part = OfRanges(shape, frozenset(cell // shape.buckets for cell in work.cells))
     if not needs_spark(spark, sum(side.size for side in sides)):
-        return _joined_here([lines_here(side, work, KEYS) for side in sides], before, most, keyed=keyed)
+        return _joined_here([lines_here(side, work, KEYS, part) for side in sides], before, most, keyed=keyed)
     from pyspark.sql import functions as F
 
-    ranges = {cell // shape.buckets for cell in cells}
-    frames = [kept(side, side.frame(shape, work, KEYS_SCHEMA, ranges)) for side in sides]
+    frames = [kept(side, side.frame(work, KEYS_SCHEMA, part)) for side in sides]
     found = _joined(*frames, keyed=keyed)
     if before is not None:
         found = found.join(F.broadcast(spark.createDataFrame(before.select(_STAYS))), _STAYS, "left_semi")
@@ -141,22 +140,3 @@ def _by_key(rows: DataFrame, side: str) -> DataFrame:
         F.sort_array(F.collect_list(F.struct("r1", "r2"))).alias(f"{side}_rows"),
         F.first("hashes").alias(f"{side}_hashes"),
     )
-
-
-def logged_among(
-    spark: SparkSession, root: Place, files: Sequence[str], chosen: pc.Expression, keys: pa.Table, rows: int
-) -> pa.Array:
-    """The *keys* of which log files hold a *chosen* row; the files have about so many *rows*."""
-    size = rows * ROW_BYTES
-    tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
-    look = partial(_logged, root, chosen, keys["key"].combine_chunks())
-    found: Collection[pa.Array] = run_job(
-        spark, "look for keys in the log", look, [files[at::tasks] for at in range(tasks)], size
-    )
-    return pa.chunked_array(found, pa.string()).unique()
-
-
-def _logged(root: Place, chosen: pc.Expression, keys: pa.Array, files: Sequence[str]) -> pa.Array:
-    """Those of *keys* that some log files have a *chosen* row of."""
-    chosen &= pc.field("key").isin(keys)
-    return log_rows(root, files).to_table(columns=["key"], filter=chosen, use_threads=False)["key"].unique()

@@ -1,0 +1,124 @@
+"""The part of a table that a proof compares: ranges of the split column, or the rows of given keys.
+
+Neither side reads more than it has to. The source is asked for the part; of the target's files only the row groups are
+read whose statistics allow a row of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.landing_zone.digest import row_hashes
+from open_mirroring.landing_zone.load_columns import LoadColumn
+from spark_jobs.proof.rows import Part, Shape, fitted_column
+from spark_jobs.sources.sql_server.type_text import INTEGERS, TEXTS, read_type
+from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
+from spark_jobs.sources.sql_server.types import type_of_landed_key
+
+_ASKED_BY_KEY = {*INTEGERS, *TEXTS, "decimal", "date", "uniqueidentifier"}
+"""Types of key columns whose values the log spells so that a database finds exactly the same value."""
+
+
+@dataclass(frozen=True)
+class OfRanges(Part):
+    """The rows of some ranges of the split column."""
+
+    shape: Shape
+    ranges: frozenset[int]
+
+    @property
+    def column(self) -> str:
+        """As :class:`Part`."""
+        return self.shape.split or ""
+
+    def may_hold(self, lowest: Any, highest: Any) -> bool:
+        """As :class:`Part`."""
+        borders = self.shape.borders
+        return any(
+            (number == 0 or borders[number - 1] <= highest) and (number == len(borders) or lowest < borders[number])
+            for number in self.ranges
+        )
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """As :class:`Part`."""
+        wanted = np.zeros(self.shape.ranges, bool)
+        wanted[sorted(self.ranges)] = True
+        return rows.filter(pa.array(wanted[self.shape.range_of(fitted_column(rows, self.shape.field(self.column)))]))
+
+
+@dataclass(frozen=True)
+class OfKeys(Part):
+    """The rows of some keys: *texts* are their values as the log spells them, a column for each of the key."""
+
+    shape: Shape
+    texts: pa.Table
+
+    @classmethod
+    def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
+        """From encoded keys; one that has no value of the key's types is left out, for no row can have it."""
+        found = msgspec.json.decode(f"[{','.join(keys.to_pylist())}]", type=list[list[str]])
+        found = [values for values in found if len(values) == len(shape.keys)]
+        columns = [pa.array([values[at] for values in found], pa.string()) for at in range(len(shape.keys))]
+        texts = pa.table(columns, names=list(shape.keys))
+        bad: dict[int, Failure] = {}
+        for name in shape.keys:
+            _typed(texts, shape, name, bad)
+        valid = np.ones(texts.num_rows, bool)
+        valid[list(bad)] = False
+        return cls(shape, texts.filter(pa.array(valid)))
+
+    @property
+    def column(self) -> str:
+        """As :class:`Part`."""
+        return self.shape.keys[0]
+
+    def may_hold(self, lowest: Any, highest: Any) -> bool:
+        """As :class:`Part`."""
+        at = bisect_left(self._sorted, lowest)
+        return at < len(self._sorted) and bool(self._sorted[at] <= highest)
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """As :class:`Part`."""
+        first = fitted_column(rows, self.shape.field(self.column))
+        rows = rows.filter(pc.is_in(first, value_set=self._values[self.column].combine_chunks()))
+        if len(self.shape.keys) == 1 or not rows.num_rows:
+            return rows
+        columns = [fitted_column(rows, self.shape.field(name)) for name in self.shape.keys]
+        hashes = row_hashes(pa.table(columns, names=list(self.shape.keys)))[0]
+        return rows.filter(pc.is_in(pa.array(hashes), value_set=pa.array(row_hashes(self._values)[0])))
+
+    def at_once(self, most: int) -> list[Sequence[tuple[str, ...]]]:
+        """The texts of the keys, at most so many together."""
+        lines = list(zip(*(column.to_pylist() for column in self.texts.columns), strict=True))
+        return [lines[at : at + most] for at in range(0, len(lines), most)]
+
+    @cached_property
+    def _values(self) -> pa.Table:
+        columns = [_typed(self.texts, self.shape, name, {}) for name in self.shape.keys]
+        return pa.table(columns, names=list(self.shape.keys))
+
+    @cached_property
+    def _sorted(self) -> list[Any]:
+        return sorted(self._values[self.column].unique().to_pylist())
+
+
+def are_asked_by_key(columns: Sequence[LoadColumn], keys: Collection[str], hashed: Collection[str]) -> bool:
+    """Whether the source can be asked for the rows of keys as the log spells them."""
+    types = [column.sql_type for column in columns if column.name in keys]
+    asked = all(text is not None and read_type(text).name in _ASKED_BY_KEY for text in types)
+    return bool(keys) and asked and not {*keys} & {*hashed}
+
+
+def _typed(texts: pa.Table, shape: Shape, name: str, bad: dict[int, Failure]) -> pa.Array:
+    field = shape.field(name)
+    column = texts[name].combine_chunks()
+    return typed_column(column, type_of_landed_key(shape.type_of(name)), field, pa.array(np.arange(len(column))), bad)
