@@ -40,7 +40,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.mirror_view import plain
 from open_mirroring.operate.operations import ROUTINE
-from open_mirroring.operate.words import pace
+from open_mirroring.operate.words import pace, verified_words
 from open_mirroring.protocols.coverage import Rotation, Verified
 from open_mirroring.protocols.proving import (
     SHOWN_KEYS,
@@ -453,13 +453,12 @@ class _Proving:
         return self._reported(recorded, case, is_known=case.scope.is_known(proof))
 
     def _reported(self, recorded: RecordedProof, case: _Case, *, is_known: bool) -> Mapping[str, Any]:
-        proof, settings, verified = recorded.proof, self._mirror.prove, None
-        if recorded.coverage is not None and settings.cover_in_days is not None:
-            now = datetime.now(UTC)
-            verified = plain(Verified.of(recorded.coverage, now, settings.cover_in_days, settings.alert_after_days))
+        proof, settings, now = recorded.proof, self._mirror.prove, datetime.now(UTC)
+        verified = Verified.of(recorded.coverage, now, settings.cover_in_days, settings.alert_after_days)
+        said = None if verified is None else {**plain(verified), "text": verified_words(verified, now)}
         keys = [{**key._asdict(), "kind": str(key.kind)} for key in proof.keys]
         part = "all" if case.scope.ranges is None else f"{len(case.scope.ranges)} of {case.shape and case.shape.ranges}"
-        more = {"part": part, "verified": verified, "is_known": is_known}
+        more = {"part": part, "verified": said, "is_known": is_known}
         return {"proof": recorded.id, **proof.document(), **more, "keys": keys}
 
     def _reasons_of_difference(self, case: _Case) -> list[str]:

@@ -221,8 +221,8 @@ class Prove(Section):
     )
     cover_in_days: Positive | None = Field(
         default=None,
-        description="Routine: each scheduled proof compares the keys that changed since the last one, and the next "
-        "part of each table, so that every row is compared once in so many days. Unset: each proof compares all rows.",
+        description="Days in which scheduled proofs compare every row once. Each compares the next part of each table, "
+        "and the keys that changed since the last proof. Unset: each proof compares all rows.",
     )
     alert_after_days: Positive | None = Field(
         default=None,

@@ -18,8 +18,10 @@ from open_mirroring.changes.manifest import OpenFragment
 from open_mirroring.codes import next_step
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import NO_LETTERS, OpenLetters
+from open_mirroring.ledger.proofs import RecordedProof
 from open_mirroring.ledger.reading import CommittedBatch, MirrorState, TableState, Waiting
 from open_mirroring.operate.words import SEVERITY, verdict_name
+from open_mirroring.protocols.coverage import Verified
 from open_mirroring.protocols.proving import Proof, ProofVerdict
 from open_mirroring.protocols.table_losses import ANY_TABLE, Loss
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
@@ -86,7 +88,8 @@ class TableView:
     *found* is what the last inspection found, if any since a decision. *lag* is the age of the oldest logged change
     that is not known to be applied. *waiting* is what is logged above its published batch. *load_chunks* is (done,
     all). A change of the transaction *horizon* or an earlier one stops the table (G-05). Columns come with a place
-    (G-07, G-60). *marks* and *totals* are None unless it was looked at closely.
+    (G-07, G-60). *recorded* is its last proof, *verified* what the proofs of its parts add up to. *marks* and *totals*
+    are None unless it was looked at closely.
     """
 
     state: TableState
@@ -100,9 +103,15 @@ class TableView:
     horizon: str | None
     unverified_columns: tuple[tuple[str, str], ...]
     gone_columns: tuple[tuple[str, str], ...]
-    proof: Proof | None
+    recorded: RecordedProof | None
+    verified: Verified | None
     marks: Marks | None
     totals: Mapping[str, int] | None
+
+    @property
+    def proof(self) -> Proof | None:
+        """The result of its last proof."""
+        return None if self.recorded is None else self.recorded.proof
 
     @property
     def verdict(self) -> Verdict | None:
@@ -196,7 +205,7 @@ class TableView:
 _SHOWN_OF_TABLE = (
     *("source", "verdict", "code", "what", "way_out", "since", "looked_at", "applied", "lag", "waiting", "backlog"),
     *("published_at", "dead_letters", "losses", "notes", "load_chunks", "horizon", "unverified_columns"),
-    *("gone_columns", "proof", "marks", "totals", "open_intent", "reset"),
+    *("gone_columns", "proof", "verified", "marks", "totals", "open_intent", "reset"),
 )
 """What JSON shows of a table under the same name."""
 

@@ -113,8 +113,10 @@ class Verified(NamedTuple):
     is_late: bool
 
     @classmethod
-    def of(cls, coverage: Coverage, now: datetime, days: int, alert_after: int | None) -> Verified:
-        """What is known of a table at this moment."""
+    def of(cls, coverage: Coverage | None, now: datetime, days: int | None, alert_after: int | None) -> Verified | None:
+        """What is known of a table at this moment; None where parts are not proved as a routine."""
+        if coverage is None or days is None:
+            return None
         fresh = [at is not None and at >= now - timedelta(days=days) for at in coverage.proved]
         rows = sum(count for count, is_fresh in zip(coverage.rows, fresh, strict=True) if is_fresh)
         share = 1.0 if all(fresh) else min(1.0, rows / max(coverage.table_rows, sum(coverage.rows), 1))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.digest import row_hashes
 from open_mirroring.landing_zone.load_columns import LoadColumn
-from spark_jobs.proof.rows import Part, Shape, fitted_column
+from spark_jobs.proof.rows import Part, Shape
 from spark_jobs.sources.sql_server.type_text import INTEGERS, TEXTS, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import type_of_landed_key
@@ -52,7 +52,7 @@ class OfRanges(Part):
         """As :class:`Part`."""
         wanted = np.zeros(self.shape.ranges, bool)
         wanted[sorted(self.ranges)] = True
-        return rows.filter(pa.array(wanted[self.shape.range_of(fitted_column(rows, self.shape.field(self.column)))]))
+        return rows.filter(pa.array(wanted[self.shape.range_of(rows[self.column])]))
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,11 @@ class OfKeys(Part):
 
     def rows(self, rows: pa.Table) -> pa.Table:
         """As :class:`Part`."""
-        first = fitted_column(rows, self.shape.field(self.column))
-        rows = rows.filter(pc.is_in(first, value_set=self._values[self.column].combine_chunks()))
+        rows = rows.filter(pc.is_in(rows[self.column], value_set=self._values[self.column].combine_chunks()))
         if len(self.shape.keys) == 1 or not rows.num_rows:
             return rows
-        columns = [fitted_column(rows, self.shape.field(name)) for name in self.shape.keys]
-        hashes = row_hashes(pa.table(columns, names=list(self.shape.keys)))[0]
-        return rows.filter(pc.is_in(pa.array(hashes), value_set=pa.array(row_hashes(self._values)[0])))
+        hashes, wanted = (pa.array(row_hashes(table.select(self.shape.keys))[0]) for table in (rows, self._values))
+        return rows.filter(pc.is_in(hashes, value_set=wanted))
 
     def at_once(self, most: int) -> list[Sequence[tuple[str, ...]]]:
         """The texts of the keys, at most so many together."""

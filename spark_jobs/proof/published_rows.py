@@ -67,12 +67,11 @@ def published_rows(
             local = next((path for place in places if (path := stack.enter_context(store.fetch(place)))), None)
             is_complete = local is not None
             for rows, is_deleted in () if local is None else _rows(local, state, keys):
-                texts = key_texts(fitted(rows, shape), shape).to_pylist()
+                texts = key_texts(rows, shape).to_pylist()
                 last = {text: at for at, text in enumerate(texts) if text not in seen}
                 found |= {text: rows.slice(at, 1) for text, at in last.items() if not is_deleted[at]}
                 seen |= last.keys()
-    tables = [fitted(row, shape) for row in found.values()]
-    table = pa.concat_tables(tables) if tables else shape.schema.empty_table()
+    table = pa.concat_tables(found.values()) if found else shape.schema.empty_table()
     return PublishedRows(spark, table, frozenset(seen), is_complete)
 
 
@@ -83,9 +82,11 @@ def _rows(local: Path, state: TableState, keys: OfKeys) -> Iterator[tuple[pa.Tab
         named = {name: at_source.get(name.casefold(), name) for name in file.schema_arrow.names}
         groups = [at for at in range(file.num_row_groups) if may_hold(file.metadata.row_group(at), named, keys)]
         if groups:
-            rows = keys.rows(file.read_row_groups(groups, use_threads=False).rename_columns(list(named.values())))
-            markers = rows[ROW_MARKER].to_pylist() if ROW_MARKER in rows.column_names else [None] * rows.num_rows
-            yield rows, [marker == RowMarker.DELETE for marker in markers]
+            rows = file.read_row_groups(groups, use_threads=False).rename_columns(list(named.values()))
+            markers = rows[ROW_MARKER] if ROW_MARKER in named else pa.nulls(rows.num_rows, pa.int32())
+            found = keys.rows(fitted(rows, keys.shape).append_column(ROW_MARKER, markers))
+            is_deleted = [marker == RowMarker.DELETE for marker in found[ROW_MARKER].to_pylist()]
+            yield found.drop_columns(ROW_MARKER), is_deleted
 
 
 def whose_fault(ours: PublishedRows, source: Side, keys: OfKeys, named: Sequence[str]) -> list[str]:

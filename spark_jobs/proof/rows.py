@@ -50,7 +50,7 @@ class Part(Protocol):
         ...
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """Return those of some rows, of either side, that are in the part."""
+        """Return those of some fitted rows that are in the part."""
         ...
 
 
@@ -118,12 +118,11 @@ def fitted(rows: pa.Table, shape: Shape, part: Part | None = None) -> pa.Table:
 
     Raises ``SCHEMA_CHANGED``.
     """
-    rows = rows if part is None else part.rows(rows)
-    return pa.Table.from_arrays([fitted_column(rows, field) for field in shape.schema], schema=shape.schema)
+    found = pa.Table.from_arrays([_fitted_column(rows, field) for field in shape.schema], schema=shape.schema)
+    return found if part is None else part.rows(found)
 
 
-def fitted_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """One column of :func:`fitted`."""
+def _fitted_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     if field.name not in rows.column_names:
         return pa.nulls(rows.num_rows, field.type)
     values = rows[field.name]
