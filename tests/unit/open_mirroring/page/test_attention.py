@@ -107,7 +107,7 @@ def test_a_proof_that_found_differences_needs_attention(made: PageMirror) -> Non
     prove(made, PAYMENTS, timedelta(0), rows=10, missing=2)
     (one,) = found(made)
     assert (one.code, one.verdict, one.found[0][0]) == ("NOT_EQUAL", Verdict.LOSSES, "2 rows differ of 10")
-    assert one.consequence == "Rows at the target differ from the source." and "--correct" in one.commands[0].text
+    assert one.consequence == "Rows at the target differ from the source." and "--proof" in one.commands[0].text
 
 
 def test_the_lag_of_each_hour_is_that_of_the_oldest_change_that_was_not_published_yet(made: PageMirror) -> None:
