@@ -249,7 +249,7 @@ class _Proving:
         cells = differing_cells(*sums)
         case.cells = frozenset(cells)
         case.scope = case.scope.looked(sums[0], case.shape, target.rows, case.base, case.state.row.published_position)
-        asked = 0 if keys is None else keys.texts.num_rows
+        asked = 0 if keys is None else len(keys.encoded)
         case.proof = replace(
             case.proof,
             at=case.base,

@@ -231,14 +231,14 @@ def _rows_of(table: Place, piece: _Piece, names: _Names, part: Part | None) -> I
         first, end = (file.num_row_groups * at // piece.parts for at in (piece.part, piece.part + 1))
         begins = [0, *accumulate(file.metadata.row_group(group).num_rows for group in range(end))]
         named = names.of(file.schema_arrow)
-        for group in range(first, end):
-            if part is not None and not may_hold(file.metadata.row_group(group), named, part):
-                continue
+        keys = [] if part is None else [stored for stored, name in named.items() if name in part.shape.keys]
+
+        def rows_of(group: int, columns: Sequence[str]) -> Iterator[pa.Table]:
             at = begins[group]
-            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=[*named], use_threads=False):
-                columns = {name: batch.column(stored) for stored, name in named.items()}
-                columns |= {name: pa.repeat(value, batch.num_rows) for name, value in given.items()}
-                rows = pa.table(columns)
+            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=columns, use_threads=False):
+                found = {named[stored]: batch.column(stored) for stored in columns}
+                found |= {name: pa.repeat(value, batch.num_rows) for name, value in given.items()}
+                rows = pa.table(found)
                 if deleted is not None:
                     low, high = np.searchsorted(deleted, (at, at + batch.num_rows))
                     kept = np.ones(batch.num_rows, bool)
@@ -246,6 +246,15 @@ def _rows_of(table: Place, piece: _Piece, names: _Names, part: Part | None) -> I
                     rows = rows.filter(pa.array(kept))
                 at += batch.num_rows
                 yield rows
+
+        for group in range(first, end):
+            if part is not None:
+                if not may_hold(file.metadata.row_group(group), named, part):
+                    continue
+                # Changed rows are in new files: of the old ones the keys are enough, to see that none is left there.
+                if not any(part.may_be_among(rows) for rows in rows_of(group, keys)):
+                    continue
+            yield from rows_of(group, [*named])
 
 
 def may_hold(group: pq.RowGroupMetaData, named: Mapping[str, str], part: Part) -> bool:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.digest import row_hashes
 from open_mirroring.landing_zone.load_columns import LoadColumn
-from spark_jobs.proof.rows import Part, Shape
+from spark_jobs.proof.rows import Part, Shape, fitted
 from spark_jobs.sources.sql_server.type_text import INTEGERS, TEXTS, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import type_of_landed_key
@@ -57,16 +58,18 @@ class OfRanges(Part):
 
 @dataclass(frozen=True)
 class OfKeys(Part):
-    """The rows of some keys: *texts* are their values as the log spells them, a column for each of the key."""
+    """The rows of some keys: *encoded*, and their values as the log spells them, a column for each of the key."""
 
     shape: Shape
-    texts: pa.Table
+    encoded: pa.Array
+    values: pa.Table
 
     @classmethod
     def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
         """From encoded keys; one that has no value of the key's types is left out, for no row can have it."""
         found = msgspec.json.decode(f"[{','.join(keys.to_pylist())}]", type=list[list[str]])
-        found = [values for values in found if len(values) == len(shape.keys)]
+        fitting = np.array([len(values) == len(shape.keys) for values in found], bool)
+        keys, found = keys.filter(pa.array(fitting)), [one for one, fits in zip(found, fitting, strict=True) if fits]
         columns = [pa.array([values[at] for values in found], pa.string()) for at in range(len(shape.keys))]
         texts = pa.table(columns, names=list(shape.keys))
         bad: dict[int, Failure] = {}
@@ -74,7 +77,7 @@ class OfKeys(Part):
             _typed(texts, shape, name, bad)
         valid = np.ones(texts.num_rows, bool)
         valid[list(bad)] = False
-        return cls(shape, texts.filter(pa.array(valid)))
+        return cls(shape, keys.filter(pa.array(valid)), texts.filter(pa.array(valid)))
 
     @property
     def column(self) -> str:
@@ -88,25 +91,40 @@ class OfKeys(Part):
 
     def rows(self, rows: pa.Table) -> pa.Table:
         """As :class:`Part`."""
-        rows = rows.filter(pc.is_in(rows[self.column], value_set=self._values[self.column].combine_chunks()))
+        rows = rows.filter(pc.is_in(rows[self.column], value_set=self._keys[self.column].combine_chunks()))
         if len(self.shape.keys) == 1 or not rows.num_rows:
             return rows
-        hashes, wanted = (pa.array(row_hashes(table.select(self.shape.keys))[0]) for table in (rows, self._values))
-        return rows.filter(pc.is_in(hashes, value_set=wanted))
+        hashes = pa.array(row_hashes(rows.select(self.shape.keys))[0])
+        return rows.filter(pc.is_in(hashes, value_set=pa.array(self._hashes)))
+
+    def may_be_among(self, keys: pa.Table) -> bool:
+        """As :class:`Part`."""
+        columns = tuple(column for column in self.shape.columns if column.name in self.shape.keys)
+        return bool(self.rows(fitted(keys, replace(self.shape, columns=columns))).num_rows)
+
+    def texts(self, hashes: npt.NDArray[np.uint64]) -> pa.Array | None:
+        """As :class:`Part`."""
+        order = np.argsort(self._hashes)
+        return self.encoded.take(pa.array(order[np.searchsorted(self._hashes, hashes, sorter=order)]))
 
     def at_once(self, most: int) -> list[Sequence[tuple[str, ...]]]:
         """The texts of the keys, at most so many together."""
-        lines = list(zip(*(column.to_pylist() for column in self.texts.columns), strict=True))
+        lines = list(zip(*(column.to_pylist() for column in self.values.columns), strict=True))
         return [lines[at : at + most] for at in range(0, len(lines), most)]
 
     @cached_property
-    def _values(self) -> pa.Table:
-        columns = [_typed(self.texts, self.shape, name, {}) for name in self.shape.keys]
+    def _keys(self) -> pa.Table:
+        columns = [_typed(self.values, self.shape, name, {}) for name in self.shape.keys]
         return pa.table(columns, names=list(self.shape.keys))
 
     @cached_property
+    def _hashes(self) -> npt.NDArray[np.uint64]:
+        hashes: npt.NDArray[np.uint64] = row_hashes(self._keys)[0]
+        return hashes
+
+    @cached_property
     def _sorted(self) -> list[Any]:
-        return sorted(self._values[self.column].unique().to_pylist())
+        return sorted(self._keys[self.column].unique().to_pylist())
 
 
 def are_asked_by_key(columns: Sequence[LoadColumn], keys: Collection[str], hashed: Collection[str]) -> bool:

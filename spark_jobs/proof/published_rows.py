@@ -56,7 +56,7 @@ def published_rows(
     spark: SparkSession, store: LandingZoneStore, state: TableState, files: Sequence[PublishedFile], keys: OfKeys
 ) -> PublishedRows:
     """Fold the published files of a table, the newest first, as far back as they are kept."""
-    shape, wanted = keys.shape, keys.texts.num_rows
+    shape, wanted = keys.shape, len(keys.encoded)
     found: dict[str, pa.Table] = {}
     seen, is_complete = set[str](), True
     for file in reversed(files):

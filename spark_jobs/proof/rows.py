@@ -42,6 +42,8 @@ SUMS = pa.schema([pa.field("sums", pa.binary()), pa.field("error", pa.binary())]
 class Part(Protocol):
     """Some rows of a table. The values of *column* are what tells whether a row may be one of them."""
 
+    shape: Shape
+
     @property
     def column(self) -> str: ...
 
@@ -52,6 +54,14 @@ class Part(Protocol):
     def rows(self, rows: pa.Table) -> pa.Table:
         """Return those of some fitted rows that are in the part."""
         ...
+
+    def may_be_among(self, keys: pa.Table) -> bool:
+        """Return whether a row with one of these keys may be in the part; without looking at them, it may."""
+        return True
+
+    def texts(self, hashes: npt.NDArray[np.uint64]) -> pa.Array | None:
+        """Return the encoded keys of rows of the part, by the first halves of their keys' hashes; None: not known."""
+        return None
 
 
 Tables = Iterable[pa.Table]
@@ -201,6 +211,7 @@ class HashKeys:
         if not rows.num_rows:
             return
         rows = rows.combine_chunks()
+        known = None if self.part is None else self.part.texts(key_hashes[0])
         hashes = row_hashes(rows)
         by_column = np.stack(
             [value_hashes(rows[field.name].combine_chunks(), field) for field in self.shape.schema], axis=1
@@ -211,7 +222,7 @@ class HashKeys:
         yield pa.RecordBatch.from_arrays(
             [
                 *(pa.array(lane.copy().view(np.int64)) for lane in key_hashes),
-                key_texts(rows, self.shape),
+                key_texts(rows, self.shape) if known is None else known,
                 *(pa.array(lane.copy().view(np.int64)) for lane in hashes),
                 pa.ListArray.from_arrays(offsets, flat),
                 pa.nulls(rows.num_rows, pa.binary()),
