@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +23,7 @@ from spark_jobs.cli.command_line import main
 from spark_jobs.prove import ProofOptions, prove
 from tests.e2e.test_prove import APPROVED, Shop, proved, shop_anywhere, shop_of
 
+ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["shop_anywhere", "shop_of"]
 ROWS = 4_000
 
@@ -137,6 +142,36 @@ def test_a_changed_key_is_asked_for_and_a_difference_stays_until_it_is_corrected
     publish_to(shop)
     code, found = proved(shop, capsys, "--routine")
     assert (code, found["shop.t1"]["verdict"], found["shop.t1"]["is_known"]) == (Exit.DONE, "EQUAL", True)
+
+
+def test_the_page_of_the_routine_does_what_it_shows(
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its setting, its commands, and the line of `status`, in the order of the page."""
+    page = (
+        (ROOT / "docs" / "how-to" / "prove.md").read_text(encoding="utf-8").partition("## Let it run as a routine")[2]
+    )
+    blocks = [dedent(block).strip() for block in re.findall(r"```\w*\n(.*?)```", page, flags=re.DOTALL)]
+    setting, shown, correct = blocks
+    shop = shop_of("shop.t1", split_column="id", chunks=8)
+    routine(shop, **yaml.safe_load(setting)["prove"])
+    filled(shop, 60)
+    shop.set("shop.t1", (200, "never told", "1.00"), told=False)
+    for _ in range(6):
+        assert main(["prove", str(shop.pipeline.file), "--routine"]) in (Exit.DONE, Exit.NOT_EQUAL)
+        capsys.readouterr()
+    main(["status", str(shop.pipeline.file)])
+    said = capsys.readouterr().out
+    line = shown.partition(": ")[2].partition(" 2 d")[0]
+    assert re.search(re.sub(r"\d+", r"\\d+", line), said), said
+
+    [state] = shop.pipeline.reader.tables().values()
+    recorded = ProofLedger(shop.pipeline.ledger).newest([state.id])[state.id]
+    given = {"FILE": str(shop.pipeline.file), "ID": recorded.id}
+    assert main([given.get(word, word) for word in shlex.split(correct)[1:]]) == Exit.DONE
+    shop.tick()
+    assert main(["prove", str(shop.pipeline.file), "--routine"]) == Exit.DONE
+    assert {row["id"] for row in shop.pipeline.mirrored("shop", "t1")} == {*range(60), 200}
 
 
 def publish_to(shop: Shop) -> None:
