@@ -249,7 +249,7 @@ class _Proving:
         cells = differing_cells(*sums)
         case.cells = frozenset(cells)
         case.scope = case.scope.looked(sums[0], case.shape, target.rows, case.base, case.state.row.published_position)
-        asked = 0 if keys is None else len(keys.encoded)
+        asked = 0 if keys is None else keys.values.num_rows
         case.proof = replace(
             case.proof,
             at=case.base,
@@ -282,6 +282,9 @@ class _Proving:
         if days is None or (self._asked.exports or {}).get(case.table.source) is not None:
             return
         case.scope = case.scope.covering(case.source.split)
+        horizon, known = self._reader.mirror_horizon(), case.scope.known
+        if known is not None and horizon is not None and horizon.dropped > known.batch:
+            return  # the log no longer has all changes since the last proof
         if self._asked.is_routine:
             keys = keys_to_ask(self._spark, self._reader, self._log_root, case.state, case.source, case.scope)
             rotation = Rotation(timedelta(days=days), self._mirror.prove.runs_from(self._now))

@@ -84,7 +84,7 @@ class ProveOperator(OpenMirroringSparkOperator):
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
         """What the run's form says; a scheduled run has none."""
         form, is_scheduled = super().form(mirror, context), context["dag_run"].run_type == "scheduled"
-        is_routine = mirror.prove.cover_in_days is not None and (is_scheduled or form[ROUTINE.field])
+        is_routine = mirror.prove.cover_in_days is not None and (is_scheduled or form.get(ROUTINE.field))
         return {**form, ROUTINE.field: is_routine}
 
     def work(self, mirror: Mirror, context: Context) -> Any:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.landing_zone.digest import row_hashes
 from open_mirroring.landing_zone.load_columns import LoadColumn
-from spark_jobs.proof.rows import Part, Shape, fitted
+from spark_jobs.proof.rows import Part, Shape, fitted, key_texts
 from spark_jobs.sources.sql_server.type_text import INTEGERS, TEXTS, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import type_of_landed_key
@@ -58,18 +58,16 @@ class OfRanges(Part):
 
 @dataclass(frozen=True)
 class OfKeys(Part):
-    """The rows of some keys: *encoded*, and their values as the log spells them, a column for each of the key."""
+    """The rows of some keys; *values* are theirs as the log spells them, a column for each of the key."""
 
     shape: Shape
-    encoded: pa.Array
     values: pa.Table
 
     @classmethod
     def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
         """From encoded keys; one that has no value of the key's types is left out, for no row can have it."""
         found = msgspec.json.decode(f"[{','.join(keys.to_pylist())}]", type=list[list[str]])
-        fitting = np.array([len(values) == len(shape.keys) for values in found], bool)
-        keys, found = keys.filter(pa.array(fitting)), [one for one, fits in zip(found, fitting, strict=True) if fits]
+        found = [values for values in found if len(values) == len(shape.keys)]
         columns = [pa.array([values[at] for values in found], pa.string()) for at in range(len(shape.keys))]
         texts = pa.table(columns, names=list(shape.keys))
         bad: dict[int, Failure] = {}
@@ -77,7 +75,7 @@ class OfKeys(Part):
             _typed(texts, shape, name, bad)
         valid = np.ones(texts.num_rows, bool)
         valid[list(bad)] = False
-        return cls(shape, keys.filter(pa.array(valid)), texts.filter(pa.array(valid)))
+        return cls(shape, texts.filter(pa.array(valid)))
 
     @property
     def column(self) -> str:
@@ -105,7 +103,7 @@ class OfKeys(Part):
     def texts(self, hashes: npt.NDArray[np.uint64]) -> pa.Array | None:
         """As :class:`Part`."""
         order = np.argsort(self._hashes)
-        return self.encoded.take(pa.array(order[np.searchsorted(self._hashes, hashes, sorter=order)]))
+        return self._encoded.take(pa.array(order[np.searchsorted(self._hashes, hashes, sorter=order)]))
 
     def at_once(self, most: int) -> list[Sequence[tuple[str, ...]]]:
         """The texts of the keys, at most so many together."""
@@ -116,6 +114,11 @@ class OfKeys(Part):
     def _keys(self) -> pa.Table:
         columns = [_typed(self.values, self.shape, name, {}) for name in self.shape.keys]
         return pa.table(columns, names=list(self.shape.keys))
+
+    @cached_property
+    def _encoded(self) -> pa.Array:
+        # By the types of now: the log may have spelled a key when its column was of another one.
+        return key_texts(self._keys, self.shape)
 
     @cached_property
     def _hashes(self) -> npt.NDArray[np.uint64]:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_MOST_BYTES = 2 * 2**30
+"""So much is read of our files at most: a key that none of them has would lead through all that are kept."""
+
+
 @dataclass(frozen=True)
 class PublishedRows(Side):
     """The rows of some keys as our published files leave them.
@@ -56,11 +60,15 @@ def published_rows(
     spark: SparkSession, store: LandingZoneStore, state: TableState, files: Sequence[PublishedFile], keys: OfKeys
 ) -> PublishedRows:
     """Fold the published files of a table, the newest first, as far back as they are kept."""
-    shape, wanted = keys.shape, len(keys.encoded)
+    shape, wanted = keys.shape, keys.values.num_rows
     found: dict[str, pa.Table] = {}
-    seen, is_complete = set[str](), True
+    seen, is_complete, left = set[str](), True, _MOST_BYTES
     for file in reversed(files):
         if len(seen) == wanted or not is_complete:
+            break
+        left -= file.size
+        if left < 0:
+            is_complete = False
             break
         with ExitStack() as stack:
             places = places_of(state.folder, file_name(file.number, state.extension))

@@ -103,7 +103,7 @@ class Scope:
 
     def after(self, proof: Proof, *, is_decided: bool) -> Coverage | None:
         """The coverage after a proof; what is not decided counts as not compared, and comes up again."""
-        coverage = self.compared if is_decided else self.known
+        coverage = self.compared if is_decided and self.compared is not None else self.known
         if coverage is None or not proof.differing:
             return coverage
         return replace(coverage, differed_at=proof.proved_at)
