@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from spark_jobs.prove import ProofOptions, prove
 from tests.e2e.test_prove import APPROVED, Shop, proved, shop_anywhere, shop_of
+from tests.e2e.test_prove import _connect as connect
+from tests.pipeline import Pipeline
+from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["shop_anywhere", "shop_of"]
@@ -142,6 +146,43 @@ def test_a_changed_key_is_asked_for_and_a_difference_stays_until_it_is_corrected
     publish_to(shop)
     code, found = proved(shop, capsys, "--routine")
     assert (code, found["shop.t1"]["verdict"], found["shop.t1"]["is_known"]) == (Exit.DONE, "EQUAL", True)
+
+
+def test_keys_of_several_columns_are_found_at_the_source_as_they_are(
+    tmp_path: Path, postgres: PostgresServer, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Texts with quotes, blanks and accents, days, digits and GUIDs: what is asked for by key is what is there."""
+    connect(postgres, monkeypatch)
+    postgres.execute(
+        "DROP SCHEMA IF EXISTS shop CASCADE",
+        "CREATE SCHEMA shop",
+        "CREATE TABLE shop.t (a text, b date, c numeric(8,2), d uuid, e char(4), v text, PRIMARY KEY (a, b, c, d, e))",
+        "INSERT INTO shop.t SELECT (ARRAY['o''k', ' ä\"', '', '[1,2]', E'a\\\\b'])[n % 5 + 1], "
+        "date '2024-02-28' + n % 3, n / 8.0, md5((n % 7)::text)::uuid, repeat('x', n % 4), 'v' || n "
+        "FROM generate_series(1, 400) n",
+    )
+    load = {"format": "jdbc", "connection": "shop_db"}
+    tables = [{"source": "shop.t", "target": "shop/t", "key": ["a", "b", "c", "d", "e"], "initial_load": load}]
+    zone, settings = {"store": "local", "path": "zone", "tables": "tables"}, {"settle_seconds": 0, "cover_in_days": 4}
+    shop = Pipeline(tmp_path / "shop", spark, tables, landing_zone=zone, prove=settings)
+    assert main(["initial-load", str(shop.file)]) == Exit.DONE
+    shop.service.poll()
+    place = str(shop.target / "shop" / "t")
+    rows = pa.concat_tables(pq.read_table(path) for path in DeltaTable(place).file_uris())
+    spoiled = pa.concat_tables([rows.slice(0, 20).set_column(5, "v", pa.array(["other"] * 20)), rows.slice(30)])
+    write_deltalake(place, spoiled, mode="overwrite")
+
+    def proved(*argv: str) -> Any:
+        capsys.readouterr()
+        main(["prove", str(shop.file), "--json", *argv])
+        return json.loads(capsys.readouterr().out)["tables"]["shop.t"]
+
+    for argv, part in (((), "all"), (("--routine",), "0 of 1"), (("--routine",), "0 of 1")):
+        one = proved(*argv)
+        assert (one["part"], one["different"], one["missing"], one["extra"]) == (part, 20, 10, 0)
+    write_deltalake(place, rows, mode="overwrite")
+    one = proved("--routine")
+    assert (one["part"], one["verdict"], one["rows_source"]) == ("0 of 1", "EQUAL", 30)
 
 
 def test_the_page_of_the_routine_does_what_it_shows(
