@@ -66,7 +66,8 @@ class OfKeys(Part):
     @classmethod
     def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
         """From encoded keys; one that has no value of the key's types is left out, for no row can have it."""
-        found = msgspec.json.decode(f"[{','.join(keys.to_pylist())}]", type=list[list[str]])
+        # As tuples: very many lists would make the garbage collector look at all that there is.
+        found = msgspec.json.decode(f"[{','.join(keys.to_pylist())}]", type=list[tuple[str, ...]])
         found = [values for values in found if len(values) == len(shape.keys)]
         columns = [pa.array([values[at] for values in found], pa.string()) for at in range(len(shape.keys))]
         texts = pa.table(columns, names=list(shape.keys))
