@@ -40,7 +40,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.mirror_view import plain
 from open_mirroring.operate.operations import ROUTINE
-from open_mirroring.operate.words import pace, verified_words
+from open_mirroring.operate.words import amount, pace, verified_words
 from open_mirroring.protocols.coverage import Rotation, Verified
 from open_mirroring.protocols.proving import (
     SHOWN_KEYS,
@@ -460,7 +460,9 @@ class _Proving:
         verified = Verified.of(recorded.coverage, now, settings.cover_in_days, settings.alert_after_days)
         said = None if verified is None else {**plain(verified), "text": verified_words(verified, now)}
         keys = [{**key._asdict(), "kind": str(key.kind)} for key in proof.keys]
-        part = "all" if case.scope.ranges is None else f"{len(case.scope.ranges)} of {case.shape and case.shape.ranges}"
+        scope, ranges = case.scope, 1 if case.shape is None else case.shape.ranges
+        part = "all rows" if scope.ranges is None else f"{len(scope.ranges)} of {ranges} ranges"
+        part += "" if scope.keys is None else f" and {amount(scope.keys.values.num_rows, 'key')}"
         more = {"part": part, "verified": said, "is_known": is_known}
         return {"proof": recorded.id, **proof.document(), **more, "keys": keys}
 
