@@ -439,7 +439,8 @@ class _Proving:
         )
         is_decided = not proof.code and not case.beyond and len(proof.keys) == proof.differing
         is_decided &= not unproven or (case.scope.asks and not self._behind)
-        coverage = case.scope.after(proof, is_decided=is_decided)
+        differing = {cell // case.shape.buckets for cell in case.cells} if case.shape is not None else ()
+        coverage = case.scope.after(proof, differing, is_decided=is_decided)
         recorded = RecordedProof(str(uuid4()), case.state.id, case.state.row.generation, proof, coverage)
         reach("prove.looked")
         if proof.looks:

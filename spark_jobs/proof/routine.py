@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -80,10 +80,13 @@ class Scope:
         return replace(self, coverage=known.cut(self.at, split.typed(known.borders), texts, split.borders))
 
     def chosen(self, rotation: Rotation, shape: Shape, asked: pa.Array | None, rows: int) -> Scope:
-        """The same with what is due; *asked* are keys to ask for, None: impossible; *rows* the target has."""
+        """The same with what is due.
+
+        *asked* are keys to ask for, None: impossible; *rows* the target has, 0: unknown.
+        """
         assert self.coverage is not None
         due = self.coverage.due(rotation, self.at)
-        if len(due) == shape.ranges or (asked is not None and len(asked) * _SCAN_ABOVE > rows):
+        if len(due) == shape.ranges or (asked is not None and 0 < rows < len(asked) * _SCAN_ABOVE):
             return replace(self, asks=asked is not None)
         keys = None if asked is None else OfKeys.of(asked, shape)
         return replace(self, ranges=due, asks=asked is not None, keys=keys)
@@ -101,12 +104,17 @@ class Scope:
         compared = replace(self.coverage.after(self.at, counted, at.batch, until), table_rows=rows)
         return replace(self, compared=compared)
 
-    def after(self, proof: Proof, *, is_decided: bool) -> Coverage | None:
-        """The coverage after a proof; what is not decided counts as not compared, and comes up again."""
+    def after(self, proof: Proof, differing: Collection[int], *, is_decided: bool) -> Coverage | None:
+        """The coverage after a proof; what is not decided counts as not compared, and comes up again.
+
+        So do *differing* ranges where keys cannot be asked for: the next proof would not show the difference.
+        """
         coverage = self.compared if is_decided and self.compared is not None else self.known
         if coverage is None or not proof.differing:
             return coverage
-        return replace(coverage, differed_at=proof.proved_at)
+        again = () if self.asks or self.ranges is None else differing
+        proved = tuple(None if number in again else at for number, at in enumerate(coverage.proved))
+        return replace(coverage, proved=proved, differed_at=proof.proved_at)
 
     def is_known(self, proof: Proof) -> bool:
         """Whether all that differs was found by the last proof, too."""

@@ -231,6 +231,24 @@ def publish_to(shop: Shop) -> None:
         spoil(shop, table, lambda old, rows=rows: pa.Table.from_pylist(list(rows.values()), schema=old.schema))
 
 
+def test_a_difference_stays_where_no_keys_can_be_asked_for(
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its range comes up again with the next ones, until it is equal."""
+    monkeypatch.setattr("spark_jobs.proof.part._ASKED_BY_KEY", set())
+    shop = shop_of("shop.t1", split_column="id", chunks=4)
+    routine(shop)
+    filled(shop, 100)
+    shop.set("shop.t1", (1, "never told", "1.00"), told=False)
+    for _ in range(3):
+        code, found = proved(shop, capsys, "--routine")
+        assert (code, found["shop.t1"]["part"], found["shop.t1"]["different"]) == (Exit.NOT_EQUAL, "11 of 32 ranges", 1)
+    shop.set("shop.t1", (1, "told", "1.00"))
+    shop.tick()
+    code, found = proved(shop, capsys, "--routine")
+    assert (code, found["shop.t1"]["verdict"], found["shop.t1"]["verified"]["share"]) == (Exit.DONE, "EQUAL", 1.0)
+
+
 def test_a_killed_proof_is_begun_again_and_a_recorded_one_is_not(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
