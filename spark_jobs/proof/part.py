@@ -66,11 +66,13 @@ class OfKeys(Part):
     @classmethod
     def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
         """From encoded keys; one that has no value of the key's types is left out, for no row can have it."""
-        # As tuples: very many lists would make the garbage collector look at all that there is.
-        found = msgspec.json.decode(f"[{','.join(keys.to_pylist())}]", type=list[tuple[str, ...]])
-        found = [values for values in found if len(values) == len(shape.keys)]
-        columns = [pa.array([values[at] for values in found], pa.string()) for at in range(len(shape.keys))]
-        texts = pa.table(columns, names=list(shape.keys))
+        lines, width = keys.to_pylist(), len(shape.keys)
+        # Texts alone where that is enough: many tuples make the garbage collector look at all that there is.
+        flat = msgspec.json.decode(f"[{','.join(line[1:-1] for line in lines)}]", type=list[str]) if width == 1 else []
+        if len(flat) != len(lines):
+            found = msgspec.json.decode(f"[{','.join(lines)}]", type=list[tuple[str, ...]])
+            flat = [text for values in found if len(values) == width for text in values]
+        texts = pa.table([pa.array(flat[at::width], pa.string()) for at in range(width)], names=list(shape.keys))
         bad: dict[int, Failure] = {}
         for name in shape.keys:
             _typed(texts, shape, name, bad)
@@ -106,10 +108,10 @@ class OfKeys(Part):
         order = np.argsort(self._hashes)
         return self._encoded.take(pa.array(order[np.searchsorted(self._hashes, hashes, sorter=order)]))
 
-    def at_once(self, most: int) -> list[Sequence[tuple[str, ...]]]:
-        """The texts of the keys, at most so many together."""
-        lines = list(zip(*(column.to_pylist() for column in self.values.columns), strict=True))
-        return [lines[at : at + most] for at in range(0, len(lines), most)]
+    def at_once(self, most: int) -> list[Sequence[Sequence[str]]]:
+        """The texts of the keys by column, at most so many keys together."""
+        parts = (self.values.slice(at, most) for at in range(0, self.values.num_rows, most))
+        return [[column.to_pylist() for column in part.columns] for part in parts]
 
     @cached_property
     def _keys(self) -> pa.Table:

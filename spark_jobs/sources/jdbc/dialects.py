@@ -103,8 +103,8 @@ class Range(NamedTuple):
     nulls: bool
 
 
-Keys = Sequence[tuple[str, ...]]
-"""Some keys: the text of each value."""
+Keys = Sequence[Sequence[str]]
+"""Some keys: the texts of their values, by column."""
 
 
 def dialect_of(connection: Connection) -> Dialect:
@@ -129,8 +129,8 @@ def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> st
 def condition_of_keys(dialect: Dialect, columns: Sequence[str], keys: Keys) -> str:
     """Spell the condition that quoted *columns* have the values of one of the *keys*, so that an index can be used."""
     if len(columns) == 1:
-        return f"{columns[0]} IN ({', '.join(dialect.text(text) for (text,) in keys)})"
-    each = (zip(columns, key, strict=True) for key in keys)
+        return f"{columns[0]} IN ({', '.join(map(dialect.text, keys[0]))})"
+    each = (zip(columns, key, strict=True) for key in zip(*keys, strict=True))
     return " OR ".join(f"({' AND '.join(f'{name} = {dialect.text(text)}' for name, text in one)})" for one in each)
 
 

@@ -72,8 +72,8 @@ def test_exactly_the_rows_of_the_ranges_are_found(
 
 def test_databases_are_asked_for_keys_by_literals_that_keep_every_character() -> None:
     """An index can be used: the columns are compared as they are."""
-    assert condition_of_keys(PostgreSql(), ['"a"'], [("1",), ("o'k",)]) == "\"a\" IN ('1', 'o''k')"
-    both = condition_of_keys(SqlServer(), ["[a]", "[b]"], [("1", "x"), ("2", "")])
+    assert condition_of_keys(PostgreSql(), ['"a"'], [("1", "o'k")]) == "\"a\" IN ('1', 'o''k')"
+    both = condition_of_keys(SqlServer(), ["[a]", "[b]"], [("1", "2"), ("x", "")])
     assert both == "([a] = N'1' AND [b] = N'x') OR ([a] = N'2' AND [b] = N'')"
 
 
