@@ -2,7 +2,8 @@
 
 ``make bench-prove ROWS=8000000``. Each is a complete process, its start included, in turns. In the end five rows are
 spoiled, and the proof has to find them. ``--tables 24 --rows 1000`` proves 24 tables of 1,000 rows instead, and nothing
-next to it: that is the fixed cost of a table.
+next to it: that is the fixed cost of a table. ``--changed --rows 2000000`` measures a routine proof of the keys that
+changed, 1 % of all, next to one after no change, which is the fixed cost, and to a complete proof.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=8_000_000)
     parser.add_argument("--tables", type=int, help="prove so many tables, each of --rows rows")
+    parser.add_argument("--changed", action="store_true", help="prove 1 %% changed keys as a routine")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--other", metavar="DSN", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -79,7 +82,10 @@ def main() -> None:
             fill = f"INSERT INTO {name} {_ROW.format(rows=given.rows)}"
             server.execute(f"CREATE TABLE {name} ({_COLUMNS})", fill, f"ANALYZE {name}")
             _mirror_table(dsn, name)
-        command = [sys.executable, str(CHECKOUT / "spark_jobs" / "prove.py"), str(_mirror(names, given.tables is None))]
+        if given.changed:
+            _changed(given.rows, given.rounds)
+            return
+        command = [*_job("prove"), str(_mirror(names, given.tables is None))]
         prove = {"`prove`, all equal": Program(lambda: command, _equal_rows)}
         if given.tables is not None:
             what = f"{given.tables} equal tables of {given.rows:,} rows × 6 columns in PostgreSQL on the same machine"
@@ -104,13 +110,68 @@ def _equal_rows(output: str) -> int:
     return sum(int(one["rows_target"]) for one in tables if one["verdict"] == "EQUAL")
 
 
-def _mirror(names: Sequence[str], is_large: bool) -> Path:
+def _job(name: str) -> list[str]:
+    return [sys.executable, str(CHECKOUT / "spark_jobs" / f"{name}.py")]
+
+
+def _changed(rows: int, rounds: int) -> None:
+    """Measure proofs of changed keys; the target is as a service leaves it: changed rows are in files of their own."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable, write_deltalake
+
+    count = rows // 100
+    changed = {"none": range(0), "newest": range(rows - count + 1, rows + 1), "scattered": range(50, rows + 1, 100)}
+    before = pa.concat_tables(
+        pq.read_table(path) for path in DeltaTable(str(_WORK / "tables" / "shop" / "orders")).file_uris()
+    )
+    programs = {}
+    for label, keys in changed.items():
+        work = _WORK / label
+        file, place = _mirror(["shop.orders"], True, work), str(work / "tables" / "shop" / "orders")
+        found = pc.is_in(before["id"], value_set=pa.array(keys, pa.int64()))
+        write_deltalake(place, before.filter(pc.invert(found)))
+        write_deltalake(place, before.filter(found), mode="append")
+        subprocess.run([*_job("prove"), str(file)], check=True, capture_output=True)
+        if keys:
+            (work / "source" / "000001.jsonl").write_bytes(_events(keys))
+            subprocess.run([*_job("extract_changes"), str(file)], check=True, capture_output=True)
+        command = [*_job("prove"), str(file), "--routine"]
+        programs[f"routine, {label} of the keys changed"] = Program(
+            partial(list, command), partial(_all_if_asked, rows, len(keys))
+        )
+    complete = Program(lambda: command[:-1], _equal_rows)
+    what = f"{rows:,} rows × 6 columns in PostgreSQL on the same machine, 16 chunks, {count:,} keys changed"
+    compare("prove changed", what, {"`prove`, all rows": complete, **programs}, rounds, of=rows, unit="rows")
+
+
+def _events(keys: Sequence[int]) -> bytes:
+    """Changes of these keys, as the source would send them."""
+    from tests.ces_messages import envelope, payload
+    from workload_generator.delivery import Message
+    from workload_generator.transports import json_lines
+
+    columns, when = (("id", "bigint"), ("name", "nvarchar(max)")), "2026-01-01T00:00:00Z"
+    told = []
+    for at, key in enumerate(keys):
+        row = payload({"id": str(key), "name": "x"}, cols=columns, commit=at + 1, schema="shop")
+        told.append(Message(0, at, json.dumps(envelope("INS", json.dumps(row), commit=at + 1)).encode(), None, when))
+    return json_lines(told, layout="bare")
+
+
+def _all_if_asked(rows: int, keys: int, output: str) -> int:
+    (table,) = json.loads(output.splitlines()[-1])["tables"].values()
+    return rows if (table["verdict"], table["rows_source"]) == ("EQUAL", keys) else 0
+
+
+def _mirror(names: Sequence[str], is_large: bool, work: Path = _WORK) -> Path:
     load: dict[str, Any] = {"format": "jdbc", "connection": "shop"}
     load |= {"split_column": "id", "chunks": 16} if is_large else {}
-    (_WORK / "source").mkdir()
+    (work / "source").mkdir(parents=True)
     source = {"format": "sqlserver-ces", "transport": "files", "layout": "bare", "path": "source"}
     tables = [{"source": n, "target": n.replace(".", "/"), "key": ["id"], "prove": load} for n in names]
-    return write_mirror(_WORK, source, tables, prove={"settle_seconds": 0})
+    return write_mirror(work, source, tables, prove={"settle_seconds": 0, "cover_in_days": 7})
 
 
 def _mirror_table(dsn: str, table: str) -> None:

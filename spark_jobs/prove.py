@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -31,15 +31,20 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
+from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.exit_codes import Exit, UsageError
-from open_mirroring.operate.words import pace
+from open_mirroring.operate.mirror_view import plain
+from open_mirroring.operate.operations import ROUTINE
+from open_mirroring.operate.words import amount, pace, verified_words
+from open_mirroring.protocols.coverage import Rotation, Verified
 from open_mirroring.protocols.proving import (
     SHOWN_KEYS,
+    CellSum,
     DifferingKey,
     Kind,
     Position,
@@ -50,12 +55,15 @@ from open_mirroring.protocols.proving import (
     why_behind,
 )
 from open_mirroring.protocols.verdicts import Finding
-from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
+from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.schema import CHANGE
-from spark_jobs.proof.keys import differing_keys, logged_among, read_sums
+from spark_jobs.proof.keys import differing_keys, read_sums
+from spark_jobs.proof.logged_keys import LoggedChanges
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
-from spark_jobs.proof.rows import Shape
+from spark_jobs.proof.part import OfKeys, are_asked_by_key
+from spark_jobs.proof.published_rows import published_rows, whose_fault
+from spark_jobs.proof.routine import Scope, keys_to_ask
+from spark_jobs.proof.rows import HashKeys, Shape
 from spark_jobs.proof.sides import Source, hashed_source, proof_source, source_side, source_unnamed
 from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import is_of_spark
@@ -87,11 +95,15 @@ class Proved(NamedTuple):
 
 
 class ProofOptions(NamedTuple):
-    """Options of a run; None means the setting in the mirror file. *exports* are by source table."""
+    """Options of a run; None means the setting in the mirror file. *exports* are by source table.
+
+    A *routine* run compares what is due by ``prove.cover_in_days``, other runs everything.
+    """
 
     exports: Mapping[str, ProofExport] | None = None
     settle_seconds: float | None = None
     looks: int | None = None
+    is_routine: bool = False
 
 
 @dataclass
@@ -102,6 +114,7 @@ class _Case:
     state: TableState
     gone: frozenset[str]
     proof: Proof
+    scope: Scope
     source: Source | None = None
     shape: Shape | None = None
     cells: frozenset[int] = frozenset()
@@ -157,6 +170,7 @@ class _Proving:
         self._noted: Mapping[str, Sequence[ColumnNote]] = {}
         self._behind = ""
         self._looks = asked.looks or mirror.prove.looks
+        self._now = datetime.now(UTC)
         said = mirror.prove.settle_seconds if asked.settle_seconds is None else asked.settle_seconds
         self._settle = transport_of(mirror).settles_after if said is None else said
 
@@ -185,13 +199,15 @@ class _Proving:
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
         states = self._reader.tables()
         gone = self._reader.gone_columns(states.values())
+        before = ProofLedger(self._ledger).newest(state.id for state in states.values())
         self._noted = self._reader.unverified_columns(states.values())
         cases = []
         for table in self._mirror.tables:
             if only is None or table.source in only:
                 state = states[table.source]
                 dropped = frozenset(column.column for column in gone.get(state.id, ()))
-                cases.append(_Case(table, state, dropped, Proof(_NOWHERE, "")))
+                scope = Scope(self._now, before.get(state.id))
+                cases.append(_Case(table, state, dropped, Proof(_NOWHERE, ""), scope))
         self._look_at(cases, self._first_look)
         return cases
 
@@ -217,22 +233,31 @@ class _Proving:
             raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")
         export = (self._asked.exports or {}).get(case.table.source)
         streamed = self._reader.streamed_types(case.state.id)
-        source = source_side(self._spark, self._mirror, case.table, export, case.gone, streamed)
+        borders = None if export is not None else case.scope.borders
+        source = source_side(self._spark, self._mirror, case.table, export, case.gone, streamed, borders)
         target = self._target(case)
         case.source = self._as_published(source, case.state)
         case.shape = _shape(case, target)
+        self._choose(case, target)
+        if case.scope.is_idle:
+            return
         log.info("%s: comparing with %s", case.table.source, case.source.text)
-        sums = [read_sums(self._spark, side, case.shape) for side in (case.source, target)]
+        part, keys = case.scope.part(case.shape), case.scope.keys
+        sums: list[Mapping[int, CellSum]] = [{}, {}]
+        if case.scope.ranges != frozenset():
+            sums = [read_sums(self._spark, side, case.shape, part) for side in (case.source, target)]
         cells = differing_cells(*sums)
         case.cells = frozenset(cells)
+        case.scope = case.scope.looked(sums[0], case.shape, target.rows, case.base, case.state.row.published_position)
+        asked = 0 if keys is None else keys.values.num_rows
         case.proof = replace(
             case.proof,
             at=case.base,
             source=case.source.text,
             target_version=target.version,
-            rows_source=sum(one.rows for one in sums[0].values()),
-            rows_target=sum(one.rows for one in sums[1].values()),
-            cells=case.shape.ranges * case.shape.buckets,
+            rows_source=asked + sum(one.rows for one in sums[0].values()),
+            rows_target=asked + sum(one.rows for one in sums[1].values()),
+            cells=(case.shape.ranges if part is None else len(part.ranges)) * case.shape.buckets,
             cells_differing=len(cells),
             looks=1,
         )
@@ -240,10 +265,30 @@ class _Proving:
             case.reasons.append("there is no such table at the target")
             if not case.state.row.confirmed:
                 raise TerminalError("PROOF_FAILED", "nothing of it was published yet", way_out="run a tick first")
-        if cells:
-            found = self._differing(case, target)
+        found = self._differing(case, target, HashKeys(case.shape, case.cells, part)) if cells else None
+        if asked:
+            of_keys = self._differing(case, target, HashKeys(case.shape, None, keys))
+            # A key of a range that is due may have changed, too.
+            again = None if found is None else pc.is_in(of_keys["key"], value_set=found["key"].combine_chunks())
+            found = of_keys if found is None else pa.concat_tables([found, of_keys.filter(pc.invert(again))])
+        if found is not None:
             case.beyond = found.num_rows > _MOST_KEYS
             case.left = found.slice(0, _MOST_KEYS) or None
+
+    def _choose(self, case: _Case, target: Target) -> None:
+        """Choose what of a table is compared."""
+        assert case.source is not None and case.shape is not None
+        days = self._mirror.prove.cover_in_days
+        if days is None or (self._asked.exports or {}).get(case.table.source) is not None:
+            return
+        case.scope = case.scope.covering(case.source.split)
+        horizon, known = self._reader.mirror_horizon(), case.scope.known
+        if known is not None and horizon is not None and horizon.dropped > known.batch:
+            return  # the log no longer has all changes since the last proof
+        if self._asked.is_routine:
+            keys = keys_to_ask(self._spark, self._reader, self._log_root, case.state, case.source, case.scope)
+            rotation = Rotation(timedelta(days=days), self._mirror.prove.runs_from(self._now))
+            case.scope = case.scope.chosen(rotation, case.shape, keys, target.rows)
 
     def _as_published(self, source: Source, state: TableState) -> Source:
         """Hash the source's columns as in the published files. Raises ``TABLE_REDECLARED`` for another salt."""
@@ -282,11 +327,10 @@ class _Proving:
         known = [LogPosition.parse(epochs[e], text) for e, text in seen.items() if epochs.get(e, -1) >= 0]
         return f"{max(known).epoch}:{max(known).text}" if known else None
 
-    def _differing(self, case: _Case, target: Target) -> pa.Table:
+    def _differing(self, case: _Case, target: Target, work: HashKeys) -> pa.Table:
         """The keys that differ; at a second look, only those that differed at the first are compared."""
-        assert case.source is not None and case.shape is not None
-        sides = (case.source, target)
-        return differing_keys(self._spark, sides, case.shape, case.cells, case.left, _MOST_KEYS + 1)
+        assert case.source is not None
+        return differing_keys(self._spark, (case.source, target), work, case.left, _MOST_KEYS + 1)
 
     def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
         """Look at one table; an error becomes its result, and the other tables go on."""
@@ -318,7 +362,10 @@ class _Proving:
             raise TransientError(
                 "CHANGED_MEANWHILE", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
             )
-        still = self._differing(case, target)
+        work = HashKeys(case.shape, case.cells, case.scope.part(case.shape))
+        if case.scope.keys is not None:
+            work = HashKeys(case.shape, None, OfKeys.of(case.left["key"].combine_chunks(), case.shape))
+        still = self._differing(case, target, work)
         moved = self._moved(case, still, before, state_before)
         case.proof = replace(case.proof, looks=case.proof.looks + 1)
         on_its_way = (
@@ -329,10 +376,8 @@ class _Proving:
 
     def _moved(self, case: _Case, keys: pa.Table, since: Position, at: TableState) -> pa.Array | None:
         """Those of *keys* with a logged change that the target may not have had; None: any key may have one."""
-        source, committed = case.table.source, self._reader.mirror().committed
+        source = case.table.source
         epochs = self._reader.epochs([at.id]).get(at.id, {})
-        chosen = pc.field("batch") > since.batch
-        contents = list(self._reader.contents({source: since.batch}, committed).get(source, ()))
         reaching: dict[str, str] = {}
         if at.row.published_position is not None:
             reaching |= not_below(at.row.published_position, epochs)
@@ -343,17 +388,10 @@ class _Proving:
             if any(text >= case.source.since for text in reached):
                 return None  # the log no longer shows which keys were changed since the export
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
-        if reaching:
-            contents += self._reader.history(source, committed, reaching)
-            for epoch, text in reaching.items():
-                chosen |= (pc.field("epoch") == epoch) & (pc.field("pos") >= text)
-        files = sorted({file for part in contents for file in part.files})
-        if not files:
-            return pa.array([], pa.string())
-        if not case.table.key:
+        changes = LoggedChanges.since(self._reader, self._log_root, source, since.batch, reaching)
+        if changes.files and not case.table.key:
             return None
-        chosen &= (pc.field("kind") == CHANGE) & (pc.field("tbl") == source)
-        return logged_among(self._spark, self._log_root, files, chosen, keys, sum(part.rows for part in contents))
+        return changes.keys(self._spark, keys["key"].combine_chunks())
 
     def _take(self, case: _Case, certain: pa.Table) -> None:
         """Count the keys that certainly differ, and list the first of them."""
@@ -377,6 +415,10 @@ class _Proving:
 
     def _concluded(self, case: _Case) -> Mapping[str, Any]:
         """The result for one table, which is also recorded in the ledger."""
+        before = case.scope.before
+        if case.scope.is_idle and before is not None:
+            log.info("%s: nothing is due", case.table.source)
+            return self._reported(before, case, is_known=True)
         unproven = 0 if case.left is None else case.left.num_rows
         if unproven:
             case.reasons.append(
@@ -385,6 +427,7 @@ class _Proving:
         if case.beyond:
             unproven += 1
             case.reasons.append(f"more than {_MOST_KEYS} keys differ; the others were not looked at again")
+        case.reasons += self._reasons_of_difference(case)
         proof = replace(
             case.proof,
             counts=dict(case.counts),
@@ -394,7 +437,11 @@ class _Proving:
             reasons=tuple(case.reasons),
             proved_at=datetime.now(UTC),
         )
-        recorded = RecordedProof(str(uuid4()), case.state.id, case.state.row.generation, proof)
+        is_decided = not proof.code and not case.beyond and len(proof.keys) == proof.differing
+        is_decided &= not unproven or (case.scope.asks and not self._behind)
+        differing = {cell // case.shape.buckets for cell in case.cells} if case.shape is not None else ()
+        coverage = case.scope.after(proof, differing, is_decided=is_decided)
+        recorded = RecordedProof(str(uuid4()), case.state.id, case.state.row.generation, proof, coverage)
         reach("prove.looked")
         if proof.looks:
             # Where nothing was compared, an earlier proof is still the last one.
@@ -402,13 +449,39 @@ class _Proving:
         reach("prove.recorded")
         if proof.verdict is ProofVerdict.EQUAL:
             log.info("%s: equal, %d rows", case.table.source, proof.rows_source)
-            if case.shape is not None:
+            if case.shape is not None and case.scope.ranges is None:
                 # Only what was compared: what came, or was noted, after the first look is not verified by it.
                 compared = {column.name for column in case.shape.columns}
                 notes = [one for one in self._noted.get(case.state.id, ()) if one.column in compared or one.is_of_many]
                 verify_columns(self._ledger, case.state.id, notes)
+        return self._reported(recorded, case, is_known=case.scope.is_known(proof))
+
+    def _reported(self, recorded: RecordedProof, case: _Case, *, is_known: bool) -> Mapping[str, Any]:
+        proof, settings, now = recorded.proof, self._mirror.prove, datetime.now(UTC)
+        verified = Verified.of(recorded.coverage, now, settings.cover_in_days, settings.alert_after_days)
+        said = None if verified is None else {**plain(verified), "text": verified_words(verified, now)}
         keys = [{**key._asdict(), "kind": str(key.kind)} for key in proof.keys]
-        return {"proof": recorded.id, **proof.document(), "keys": keys}
+        scope, ranges = case.scope, 1 if case.shape is None else case.shape.ranges
+        part = "all rows" if scope.ranges is None else f"{len(scope.ranges)} of {ranges} ranges"
+        part += "" if scope.keys is None else f" and {amount(scope.keys.values.num_rows, 'key')}"
+        more = {"part": part, "verified": said, "is_known": is_known}
+        return {"proof": recorded.id, **proof.document(), **more, "keys": keys}
+
+    def _reasons_of_difference(self, case: _Case) -> list[str]:
+        """Whether the service or what is before it changed the rows that differ, as far as our files tell."""
+        source, shape, state = case.source, case.shape, case.state
+        if source is None or shape is None or not case.keys or state.text is not None:
+            return []
+        if not are_asked_by_key(source.columns, state.keys, state.columns.salted):
+            return []
+        named = [one.key for one in case.keys]
+        keys = OfKeys.of(pa.array(named, pa.string()), shape)
+        files = self._reader.published(state.id, state.row.generation)
+        try:
+            ours = published_rows(self._spark, open_store(zone_address(self._mirror)), state, files, keys)
+            return whose_fault(ours, source, keys, named)
+        except MirroringError as error:
+            return [f"the published files were not compared: {error.code}"]
 
 
 def _shape(case: _Case, target: Target) -> Shape:
@@ -446,7 +519,7 @@ def _shape(case: _Case, target: Target) -> Shape:
 
 
 def _prove(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:
-    proved = prove(mirror, ledger, spark, arguments.tables)
+    proved = prove(mirror, ledger, spark, arguments.tables, ProofOptions(is_routine=arguments.routine))
     for source, one in proved.tables.items():
         for key in one["keys"]:
             log.warning("%s: %s: %s %s", source, key["kind"], key["key"], ", ".join(key["columns"]))
@@ -454,7 +527,7 @@ def _prove(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argpa
     return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
 
-main = Job("prove", _prove, (TABLES,))
+main = Job("prove", _prove, (TABLES, ROUTINE))
 
 
 if __name__ == "__main__":

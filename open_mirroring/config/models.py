@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -31,7 +32,7 @@ from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import Mistake, Problem, SettingPath, path_text
-from open_mirroring.config.schedule import check_cron
+from open_mirroring.config.schedule import check_cron, next_after
 from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
@@ -215,6 +216,35 @@ class Prove(Section):
         description="How often a table is looked at, or its changes are waited for, before what still moves is "
         "unproven.",
     )
+    schedule: Annotated[str, AfterValidator(check_cron)] | None = Field(
+        default=None, description="Cron expression of five fields: when the scheduler proves. Unset: only by hand."
+    )
+    cover_in_days: Positive | None = Field(
+        default=None,
+        description="Days in which scheduled proofs compare every row once. Each compares the next part of each table, "
+        "and the keys that changed since the last proof. Unset: each proof compares all rows.",
+    )
+    alert_after_days: Positive | None = Field(
+        default=None,
+        description="A message is sent when some rows of a table were not compared for so many days; needs "
+        "cover_in_days. Unset: no message.",
+    )
+
+    @field_validator("alert_after_days")
+    @classmethod
+    def _alert_after_days(cls, days: int | None, info: ValidationInfo) -> int | None:
+        cover = info.data.get("cover_in_days")
+        if days is not None and (cover is None or days < cover):
+            what = "rows are compared once in cover_in_days, so an alert needs that setting and comes no earlier"
+            raise names.unfit(what, "set `cover_in_days`, and `alert_after_days` to as many days or more")
+        return days
+
+    def runs_from(self, now: datetime) -> int:
+        """How many scheduled proofs there are in the next `cover_in_days`; without a schedule, one each day."""
+        end, runs, at = now + timedelta(days=self.cover_in_days or 0), 0, next_after(self.schedule or "0 0 * * *", now)
+        while at is not None and at <= end:
+            runs, at = runs + 1, next_after(self.schedule or "0 0 * * *", at)
+        return max(1, runs)
 
 
 class Origin(NamedTuple):

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
+from open_mirroring.protocols.coverage import Coverage
 from open_mirroring.protocols.proving import Proof
 
 APPROVED = "CORRECTION_APPROVED"
@@ -23,12 +24,23 @@ _proof_of = msgspec.json.Decoder(Proof).decode
 
 
 class RecordedProof(NamedTuple):
-    """A proof of a table as the ledger stores it; *generation* counts the resets of the table."""
+    """A proof of a table as the ledger stores it; *generation* counts the resets of the table.
+
+    *covered* is what this proof and those before it compared, if it is kept; it is a member of the proof's document.
+    """
 
     id: str
     table_id: str
     generation: int
     proof: Proof
+    coverage: Coverage | None = None
+
+
+class _Document(msgspec.Struct):
+    coverage: Coverage | None = None
+
+
+_coverage_of = msgspec.json.Decoder(_Document).decode
 
 
 class ProofLedger:
@@ -39,7 +51,8 @@ class ProofLedger:
 
     def record(self, found: RecordedProof) -> None:
         of = {"id": found.id, "table_id": found.table_id, "generation": found.generation}
-        row = {**of, "proved_at": found.proof.proved_at, "document": msgspec.json.encode(found.proof).decode()}
+        document = {**msgspec.to_builtins(found.proof), "coverage": msgspec.to_builtins(found.coverage)}
+        row = {**of, "proved_at": found.proof.proved_at, "document": msgspec.json.encode(document).decode()}
         with self._engine.begin() as db:
             db.execute(t.proof.insert().values(row))
 
@@ -85,4 +98,5 @@ class ProofLedger:
 
 
 def _recorded(row: Any) -> RecordedProof:
-    return RecordedProof(row.id, row.table_id, row.generation, _proof_of(row.document))
+    coverage = _coverage_of(row.document).coverage
+    return RecordedProof(row.id, row.table_id, row.generation, _proof_of(row.document), coverage)

@@ -179,7 +179,8 @@ def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datet
         for hour, moment in enumerate(moments):
             newest = next((one for one in reversed(known) if one.proved_at and one.proved_at <= moment), None)
             if newest is not None:
-                equal[hour] += rows[table] * newest.equal / newest.rows
+                # A proof of a part found how many rows are not equal; the others were equal when they were compared.
+                equal[hour] += max(0, rows[table] - (newest.rows - newest.equal))
     every = sum(rows.values())
     return [share / every for share in equal] if every else [], len(rows)
 

@@ -91,6 +91,8 @@ def _prove(report: Report) -> Iterator[str]:
     yield f"Compared with the source: {amount(len(tables), 'table')}: {', '.join(said) or 'none'}."
     odd = {source: one for source, one in tables.items() if one["verdict"] != "EQUAL"}
     yield from _per_table(odd, lambda table: found.get(odd[table]["verdict"], odd[table]["verdict"]))
+    routine = {source: one["verified"]["text"] for source, one in tables.items() if one.get("verified")}
+    yield from _per_table(routine, lambda table: routine[table])
 
 
 def _correct(report: Report) -> Iterator[str]:

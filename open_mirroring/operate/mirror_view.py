@@ -18,8 +18,10 @@ from open_mirroring.changes.manifest import OpenFragment
 from open_mirroring.codes import next_step
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import NO_LETTERS, OpenLetters
+from open_mirroring.ledger.proofs import RecordedProof
 from open_mirroring.ledger.reading import CommittedBatch, MirrorState, TableState, Waiting
 from open_mirroring.operate.words import SEVERITY, verdict_name
+from open_mirroring.protocols.coverage import Verified
 from open_mirroring.protocols.proving import Proof, ProofVerdict
 from open_mirroring.protocols.table_losses import ANY_TABLE, Loss
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
@@ -90,8 +92,8 @@ class TableView:
     *found* is the result of the last inspection; None if there was none since the last decision. *lag* is the age of
     the oldest logged change that is not known to be applied. *waiting* counts logged changes that are not published.
     *load_chunks* is (done, all). A change at or before the transaction *horizon* stops the table (G-05).
-    *unverified_columns* and *gone_columns* hold pairs of column and position (G-07, G-60). *marks* and *totals* are
-    None unless asked for.
+    *unverified_columns* and *gone_columns* hold pairs of column and position (G-07, G-60). *recorded* is the last
+    proof, *verified* what the proofs of its parts add up to. *marks* and *totals* are None unless asked for.
     """
 
     state: TableState
@@ -105,9 +107,15 @@ class TableView:
     horizon: str | None
     unverified_columns: tuple[tuple[str, str], ...]
     gone_columns: tuple[tuple[str, str], ...]
-    proof: Proof | None
+    recorded: RecordedProof | None
+    verified: Verified | None
     marks: Marks | None
     totals: Mapping[str, int] | None
+
+    @property
+    def proof(self) -> Proof | None:
+        """The result of its last proof."""
+        return None if self.recorded is None else self.recorded.proof
 
     @property
     def verdict(self) -> Verdict | None:
@@ -196,7 +204,7 @@ class TableView:
 _SHOWN_OF_TABLE = (
     *("source", "verdict", "code", "what", "way_out", "since", "looked_at", "applied", "lag", "waiting", "backlog"),
     *("published_at", "dead_letters", "losses", "notes", "load_chunks", "horizon", "unverified_columns"),
-    *("gone_columns", "proof", "marks", "totals", "open_intent", "reset"),
+    *("gone_columns", "proof", "verified", "marks", "totals", "open_intent", "reset"),
 )
 """The attributes of a table that its JSON contains."""
 

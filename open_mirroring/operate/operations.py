@@ -75,6 +75,11 @@ REREAD = flag(
     says="Read again what was read of the interval before; for backfills, and for runs with a logical date.",
 )
 EVERY = argument("--every", "again every TIME (60s, 5m, 1h), until interrupted", type=seconds, metavar="TIME")
+ROUTINE = flag(
+    "--routine",
+    "only what is due by prove.cover_in_days: the next part of each table, and the keys that changed",
+    title="Routine",
+)
 EXPORT = argument(
     "--export", "compare with an export: a file or folder per table, by its name", type=Path, metavar="FOLDER"
 )
@@ -178,6 +183,7 @@ PROVE = Operation(
         FILE,
         JSON,
         _tables("Compare"),
+        ROUTINE,
         EXPORT,
         EXPORT_FORMAT,
         argument("--since", "the last commit before the export began; none: nothing changed since", metavar="LSN"),

@@ -23,6 +23,7 @@ from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
 from open_mirroring.ledger.verdict_ledger import recorded_verdicts
 from open_mirroring.operate.mirror_view import NOT_INSPECTED, Judgement, Marks, MirrorView, PartitionLag, TableView
+from open_mirroring.protocols.coverage import Verified
 from open_mirroring.protocols.table_losses import Loss
 from open_mirroring.protocols.verdicts import OK, Finding, Verdict
 from open_mirroring.reconciliation.losses import look
@@ -89,7 +90,10 @@ def view_mirror(
             horizon=None if horizon is None else f"{horizon.ordinal}:{horizon.major}",
             unverified_columns=tuple((n.column, n.since) for n in unverified.get(table.id, ()) if not n.is_of_rows),
             gone_columns=tuple((one.column, one.place) for one in gone.get(table.id, ())),
-            proof=None if proof is None else proof.proof,
+            recorded=proof,
+            verified=Verified.of(
+                proof and proof.coverage, now, mirror.prove.cover_in_days, mirror.prove.alert_after_days
+            ),
             marks=marks.get(source),
             totals=totals.get(source),
         )

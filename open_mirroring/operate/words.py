@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from open_mirroring.protocols.coverage import Verified
 from open_mirroring.protocols.verdicts import Verdict
 
 UNKNOWN = "not looked at"
@@ -52,6 +53,15 @@ def age(length: timedelta | None) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def verified_words(verified: Verified, now: datetime) -> str:
+    """``verified 93 % of its rows within 7 days, last difference 2 d 4 h ago``."""
+    differed = (
+        "no difference" if verified.differed_at is None else f"last difference {age(now - verified.differed_at)} ago"
+    )
+    late = f"; some rows were not compared for {age(now - verified.oldest)}" if verified.is_late else ""
+    return f"verified {verified.share * 100:.0f} % of its rows within {verified.days} days, {differed}{late}"
 
 
 def rest(done: int, of: int, length: timedelta) -> timedelta | None:

@@ -98,16 +98,17 @@ def _problem(verdict: Verdict | None, code: str, what: str, source: str, fixing:
 
 
 def _of_table(mirror: Mirror, ledger: Engine, table: TableView) -> Iterator[Problem]:
-    source, proof = table.source, table.proof
+    source, recorded = table.source, table.recorded
     if table.verdict not in (Verdict.PASS, Verdict.LOSSES):
         fixing = fixes.of_table(mirror, table, *_choices(ledger, table))
         stopped = _problem(table.verdict, table.code, table.what, source, fixing)
         yield replace(stopped, waiting=table.waiting.changes, since=table.since)
     for loss in table.losses:
         yield from _of_loss(mirror, loss, table.dead_letters, source)
-    if proof is not None and proof.verdict is ProofVerdict.DIFFERENT:
+    if recorded is not None and recorded.proof.verdict is ProofVerdict.DIFFERENT:
+        proof = recorded.proof
         what = f"{words.amount(proof.differing, 'row differs', 'rows differ')} of {proof.rows:,}"
-        yield _problem(Verdict.LOSSES, _NOT_EQUAL, what, source, fixes.of_difference(mirror, source))
+        yield _problem(Verdict.LOSSES, _NOT_EQUAL, what, source, fixes.of_difference(mirror, source, recorded.id))
 
 
 def _of_loss(mirror: Mirror, loss: Loss, letters: OpenLetters, source: str) -> Iterator[Problem]:

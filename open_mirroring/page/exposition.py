@@ -47,6 +47,12 @@ RETENTION = Metric(
 )
 HORIZON = Metric(f"{_P}horizon_age_seconds", "How far back sources may be read again, and the log be compared.")
 PROOF = Metric(f"{_P}table_proof_age_seconds", "Age of the last proof of a table.", ("table", "verdict"))
+VERIFIED = Metric(
+    f"{_P}table_verified_ratio",
+    "Rows of a table that were compared within prove.cover_in_days, from 0 to 1.",
+    ("table",),
+)
+UNVERIFIED = Metric(f"{_P}table_unverified_seconds", "For how long some rows of a table were not compared.", ("table",))
 METRICS: Sequence[Metric] = tuple(value for value in dict(vars()).values() if isinstance(value, Metric))
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -107,3 +113,6 @@ def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> No
             put(STOPPED, 1, table=table.source, code=table.code)
         if table.proof is not None:
             put(PROOF, age(table.proof.proved_at), table=table.source, verdict=str(table.proof.verdict))
+        if table.verified is not None:
+            put(VERIFIED, table.verified.share, table=table.source)
+            put(UNVERIFIED, age(table.verified.oldest), table=table.source)

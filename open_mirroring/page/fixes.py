@@ -123,11 +123,12 @@ def of_letters(mirror: Mirror, code: str, source: str = "") -> Fixes:
     return (accept,), (_command(mirror, operations.REPLAY, code=code, table=source),)
 
 
-def of_difference(mirror: Mirror, source: str) -> Fixes:
-    """The fixes for a table that a proof found to differ from the source."""
+def of_difference(mirror: Mirror, source: str, proof: str) -> Fixes:
+    """The fixes for a table that the *proof* of this id found to differ from the source."""
+    found = Command(operations.CORRECT.command(mirror.file, proof=proof), operations.CORRECT.about)
     correct = f"{operations.PROVE.command(mirror.file, tables=source)} --correct --reason TEXT --approved-by NAME"
     effect = "compare the table again, and publish the rows that differ as the source has them now"
-    return (), (Command(correct, effect), _command(mirror, operations.RELOAD, table=source))
+    return (), (found, Command(correct, effect), _command(mirror, operations.RELOAD, table=source))
 
 
 _CHECK = "try every login and every place of the mirror; it reports what is wrong and changes nothing"

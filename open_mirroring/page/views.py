@@ -405,6 +405,7 @@ _TEMPLATES = Environment(
 _TEMPLATES.globals |= {
     "ago": lambda moment, now: "never" if moment is None else f"{words.age(now - moment)} ago",
     "age": words.age,
+    "verified_words": words.verified_words,
     "amount": words.amount,
     "length": _length,
     "name_of": words.verdict_name,

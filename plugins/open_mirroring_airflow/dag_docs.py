@@ -152,12 +152,20 @@ resume` lifts it.
 
 PROVE = Template(
     """
-Compares the source's tables of the mirror **$mirror** with the mirrored tables, row by row. By hand, or triggered by
-whatever knows when the source may be read: it reads all rows of both sides. It changes nothing at either.
+Compares the source's tables of the mirror **$mirror** with the mirrored tables, row by row. It changes neither. It runs
+by `prove.schedule` of the mirror file, by hand, or triggered by whatever knows when the source may be read.
+
+A run by hand reads all rows of both sides. A scheduled run does, too, unless `prove.cover_in_days` is set: then it
+compares the keys that changed since the last proof, and the part of each table that is due.
 
 `prove` **fails** with NOT_EQUAL, naming the tables of which a row differs for certain; it is **skipped** when there is
 none and some table could not be proved. It returns for each table its position and how many rows are equal, missing,
-extra, different, doubled or undecided. Let `${mirror}__replicate` go on meanwhile.
+extra, different, doubled or undecided. In a routine it also returns which share of the rows is verified. Let
+`${mirror}__replicate` go on meanwhile.
+
+**Alerts.** A difference sends one message when it is first found; later runs that find the same fail without another
+one. To correct the rows, trigger `${mirror}__correct_table` with the proof that the message names. A message is also
+sent when rows were not compared for `prove.alert_after_days`.
 
 **Params.** $params
 """

@@ -63,8 +63,8 @@ _RETRYING = ExceptionRetryPolicy(
 def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
     """The DAGs ``<mirror>__<what>``: one of each in :data:`~open_mirroring_airflow.dag_docs.DAGS`.
 
-    ``replicate`` runs by the mirror's schedule, ``reconcile`` and ``maintain`` daily, the others by hand. The slots of
-    *pool*, which must exist, limit how many Spark applications run at a time.
+    ``replicate`` and ``prove`` run by their schedules, ``reconcile`` and ``maintain`` daily, the others by hand. The
+    slots of *pool*, which must exist, limit how many Spark applications run at a time.
     """
     # One at a time of a kind: backfills have their own limit of runs, and ignore the DAG's. The ledger lets one writer
     # through in any case; the others would start Spark for nothing.
@@ -84,8 +84,8 @@ def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
         dag("reload_table", ReloadOperator, "reload", approval=dag_docs.RELOAD_APPROVAL),
         dag("repair", ApprovedOperator, "repair", approval=dag_docs.REPAIR_APPROVAL),
         dag("replay_dead_letters", OpenMirroringSparkOperator, "replay", publishes=True),
-        # By hand, or by whatever triggers it: it reads all rows of the source, and only its owner knows when it may.
-        dag("prove", ProveOperator, "prove", cron=None, leaf=False),
+        # Without a schedule, by whatever triggers it: only its owner knows when all rows of the source may be read.
+        dag("prove", ProveOperator, "prove", cron=mirror.prove.schedule, leaf=False),
         dag("correct_table", CorrectOperator, "correct", approval=dag_docs.CORRECTION_APPROVAL, publishes=True),
         dag("maintain", OpenMirroringSparkOperator, "maintain", cron=_MAINTENANCE, leaf=False),
     ]

@@ -155,15 +155,25 @@ class OpenMirroringSparkOperator(BaseOperator):
         if exit_code == Exit.DONE_WITH_LOSSES:
             return self.done_with_losses(short(hook.result.report))
         if exit_code == Exit.NOT_EQUAL:
-            raise TerminalError(
-                "NOT_EQUAL",
-                f"not equal to the source: {verdicts_text(hook.result.report, 'DIFFERENT')}",
-                where=self.job,
-                way_out="`open-mirroring status` shows the last proof; then correct the rows, or reload the table",
-            )
+            raise self._not_equal(hook.result.report or {})
         if exit_code == Exit.ON_HOLD:
             self.on_hold(short(hook.result.report) or {})
         self._fail(hook, exit_code)
+
+    def _not_equal(self, report: dict[str, Any]) -> TerminalError:
+        """Name what differs; what the proof before found as well was sent already."""
+        from open_mirroring_airflow.notifier import AlreadySent
+
+        differ = {table: one for table, one in report.get("tables", {}).items() if one["verdict"] == "DIFFERENT"}
+        is_known = bool(differ) and all(one.get("is_known") for one in differ.values())
+        proofs = ", ".join(f"{one['proof']} of {table}" for table, one in sorted(differ.items()) if one.get("proof"))
+        return (AlreadySent if is_known else TerminalError)(
+            "NOT_EQUAL",
+            f"not equal to the source: {'; '.join(difference_text(*one) for one in sorted(differ.items()))}",
+            where=self.job,
+            way_out=f"the task's log names the keys and whose fault it is; to correct the rows, trigger "
+            f"{self.mirror}__correct_table with the proof ({proofs}), or reload the table",
+        )
 
     def _fail(self, hook: JobSubmitHook | ClusterSubmitHook, exit_code: int) -> NoReturn:
         kind = _ERRORS.get(exit_code)
@@ -243,6 +253,13 @@ def by_table(report: dict[str, Any] | None, what: str) -> str:
     """The tables that a job's report lists as stopped or with losses, each with the reason, for a message."""
     listed = (report or {}).get(what) or {}
     return "; ".join(f"{table}: {why}" for table, why in sorted(listed.items())) or "see the task's log"
+
+
+def difference_text(table: str, proved: dict[str, Any]) -> str:
+    """``dbo.orders (3 rows differ, columns name, price)``."""
+    count = sum(proved.get(kind, 0) for kind in ("missing", "extra", "different", "doubled"))
+    columns = f", columns {', '.join(proved['columns'])}" if proved.get("columns") else ""
+    return f"{table} ({count} {'row differs' if count == 1 else 'rows differ'}{columns})"
 
 
 def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:

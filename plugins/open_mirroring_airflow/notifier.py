@@ -10,17 +10,21 @@ from urllib.parse import urlsplit
 
 from airflow.sdk import BaseHook, BaseNotifier, Context
 
-from open_mirroring.errors import MirroringError
+from open_mirroring.errors import MirroringError, TerminalError
 
 _SECONDS = 10
+
+
+class AlreadySent(TerminalError):
+    """What an earlier run failed with, too: its message was sent then, and once is enough."""
 
 
 class MirrorNotifier(BaseNotifier):
     """Post one JSON object about a run of a mirror to an HTTP connection; without one, write it into the log.
 
-    It has ``text``, which chat services show as it is, and ``mirror``, ``dag``, ``run`` and ``event`` (``failed`` or
-    ``overdue``) for machines; *about* is added to the text. The password of the ``http`` *connection* goes along as a
-    bearer token. A message that cannot be delivered is an error in the log, and changes no run.
+    It has ``text``, which chat services show as it is, and ``mirror``, ``dag``, ``run`` and ``event`` (``failed``,
+    ``overdue`` or ``unverified``) for machines; *about* is added to the text. The password of the ``http`` *connection*
+    goes along as a bearer token. A message that cannot be delivered is an error in the log, and changes no run.
     """
 
     template_fields = ("mirror", "event", "about")
@@ -43,7 +47,7 @@ class MirrorNotifier(BaseNotifier):
         self.log.info("::endgroup::")
         for line in lines(message["text"]):
             self.log.warning("%s", line)
-        if self.connection is not None:
+        if self.connection is not None and not isinstance(context.get("exception"), AlreadySent):
             self._post(BaseHook.get_connection(self.connection), message)
 
     async def async_notify(self, context: Context) -> None:

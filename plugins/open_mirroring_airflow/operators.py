@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.operate.operations import REASON, TABLE, TARGET_BACK, TARGET_GONE
+from open_mirroring.operate.operations import REASON, ROUTINE, TABLE, TARGET_BACK, TARGET_GONE
 from open_mirroring_airflow.assets import (
     Attempts,
     PublishedFiles,
@@ -31,6 +31,7 @@ from open_mirroring_airflow.job_operator import (
     tables_listed,
     verdicts_text,
 )
+from open_mirroring_airflow.notifier import MirrorNotifier
 from open_mirroring_airflow.run_note import noted
 from open_mirroring_airflow.run_params import backfill_arguments, checked_tables, chosen_decision, chosen_tables
 from open_mirroring_airflow.triggers import ResetTrigger
@@ -73,7 +74,46 @@ class ExtractOperator(OpenMirroringSparkOperator):
 
 
 class ProveOperator(OpenMirroringSparkOperator):
-    """Compare the chosen tables with their source; the task fails when one differs, and skips when none is proved."""
+    """Compare the chosen tables with their source; the task fails when one differs, and skips when none is proved.
+
+    A scheduled run compares what is due, if ``prove.cover_in_days`` is set. A message is sent once when a part of a
+    table was not compared for longer than ``prove.alert_after_days``.
+    """
+
+    _report: dict[str, Any] | None = None
+
+    def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
+        """What the run's form says; a scheduled run has none."""
+        form, is_scheduled = super().form(mirror, context), context["dag_run"].run_type == "scheduled"
+        is_routine = mirror.prove.cover_in_days is not None and (is_scheduled or form.get(ROUTINE.field))
+        return {**form, ROUTINE.field: is_routine}
+
+    def work(self, mirror: Mirror, context: Context) -> Any:
+        """Prove; then see whether the routine covers all rows in time."""
+        try:
+            return super().work(mirror, context)
+        finally:
+            self._alert(mirror, context)
+
+    def tell(self, report: dict[str, Any]) -> None:
+        """Write what was found, and keep it."""
+        self._report = report
+        super().tell(report)
+
+    def _alert(self, mirror: Mirror, context: Context) -> None:
+        """Send a message about tables that came to be late since the run before."""
+        settings, now = mirror.prove, datetime.now(UTC)
+        if settings.cover_in_days is None or settings.alert_after_days is None:
+            return
+        tables = ((self._report or {}).get("tables") or {}).items()
+        late = {source: one["verified"] for source, one in tables if one.get("verified") and one["verified"]["is_late"]}
+        period = timedelta(days=settings.cover_in_days) / settings.runs_from(now)
+        limit = now - timedelta(days=settings.alert_after_days) - period
+        if new := [source for source, one in late.items() if datetime.fromisoformat(one["oldest"]) > limit]:
+            about = (
+                f"some rows were not compared with the source for {settings.alert_after_days} days: {', '.join(new)}"
+            )
+            MirrorNotifier(mirror.name, "unverified", mirror.alerts.connection, about)(context)
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """Skip, naming what is not proved."""

@@ -27,6 +27,11 @@ _HEAD = """\
 _EMPTY_LIST = re.compile(r"^(tables:)[ \t]*\[[ \t]*\]", re.MULTILINE)
 
 
+_ROUTINE = """# Compare every row with the source once a week, a part of it each night (docs/how-to/prove.md):
+# prove: {schedule: '0 4 * * *', cover_in_days: 7, alert_after_days: 10}
+"""
+
+
 def begun_text(name: str, source: Mapping[str, Any]) -> str:
     """The text of a new mirror file for a source, with everything but the tables."""
     told = yaml.safe_dump(
@@ -34,7 +39,7 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
     )
     places = f"landing_zone: {{store: local, path: build/{name}/landing_zone}}\n"
     places += f"ledger: sqlite:///build/{name}/ledger.db\nchange_log: build/{name}/change_log\n"
-    return f"{_HEAD}{told.replace('source:', chr(10) + 'source:', 1)}\n{places}"
+    return f"{_HEAD}{told.replace('source:', chr(10) + 'source:', 1)}\n{places}{_ROUTINE}"
 
 
 def indent_of(text: str) -> str:

@@ -107,8 +107,12 @@ def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
         for source, one in tables.items()
     ]
     equal = sum(one["verdict"] == "EQUAL" for one in tables.values())
-    lines = [f"{equal} of {amount(len(tables), 'table')} proved equal to the source.", "", columns(headings, rows), ""]
+    is_all = all(one["part"] == "all rows" for one in tables.values())
+    said = "proved equal to the source" if is_all else "equal to the source in what was compared"
+    lines = [f"{equal} of {amount(len(tables), 'table')} {said}.", "", columns(headings, rows), ""]
     lines += grouped(((source, reason) for source, one in tables.items() for reason in one["reasons"]), 0)
+    routine = ((source, one) for source, one in tables.items() if one["verified"])
+    lines += grouped(((source, f"compared: {one['part']}; {one['verified']['text']}") for source, one in routine), 0)
     for source, one in tables.items():
         if one["columns"]:
             counted = ", ".join(f"{shown(name)} in {count}" for name, count in one["columns"].items())

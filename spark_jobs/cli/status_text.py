@@ -12,7 +12,7 @@ from open_mirroring.codes import next_step
 from open_mirroring.operate.job_story import counted
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
 from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
-from open_mirroring.operate.words import SEVERITY, age, amount, shown, size, verdict_words
+from open_mirroring.operate.words import SEVERITY, age, amount, shown, size, verdict_words, verified_words
 from open_mirroring.protocols.proving import Kind, Proof, ProofVerdict
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import WIDTH, columns, grouped, ignored_text, wrapped
@@ -197,6 +197,8 @@ def _remarks(table: TableView, now: datetime) -> Iterator[str]:
     yield from table.notes
     if table.proof is not None:
         yield _last_proof(table.proof, now)
+    if table.verified is not None:
+        yield verified_words(table.verified, now)
 
 
 def _last_proof(proof: Proof, now: datetime) -> str:

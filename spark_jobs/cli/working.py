@@ -103,7 +103,9 @@ def prove(arguments: argparse.Namespace) -> Exit:
     from spark_jobs.prove import prove as run
 
     mirror, ledger = _opened(arguments)
-    asked = ProofOptions(_exports(mirror, arguments), arguments.settle, arguments.looks)
+    if arguments.routine and mirror.prove.cover_in_days is None:
+        raise UsageError("`prove.cover_in_days` is not set, so no part is due", "set it, or leave --routine out")
+    asked = ProofOptions(_exports(mirror, arguments), arguments.settle, arguments.looks, arguments.routine)
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
         raise UsageError(f"{arguments.repair_plan} is there already", "name a new file")
     if arguments.correct and not (arguments.approved_by and arguments.why):

@@ -27,6 +27,7 @@ from open_mirroring.protocols.proving import keys_to_correct, position_above
 from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.proof.part import OfKeys, are_asked_by_key
 from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
 from spark_jobs.proof.sides import kept, lines_here, source_side
 from spark_jobs.runtime.tasks import needs_spark
@@ -82,10 +83,11 @@ class LoggedCorrections:
         shape = Shape(tuple(column.landing for column in source.columns), tuple(table.key))
         types = {column.name: type_of_landed(column) for column in source.columns}
         write, chosen = CorrectionWrite(wanted, keys, types, places, target), _RowsOfKeys(shape, frozenset(keys))
+        part = OfKeys.of(pa.array(keys), shape) if are_asked_by_key(source.columns, table.key, ()) else None
         if not needs_spark(self.spark, source.size):
-            rows = lines_here(source, chosen, _ROWS)
+            rows = lines_here(source, chosen, _ROWS, part)
             return write.part(dict(zip(rows["key"].to_pylist(), rows["row"].to_pylist(), strict=True)))
-        frame = kept(source, source.frame(shape, chosen, _ROWS_SCHEMA))
+        frame = kept(source, source.frame(chosen, _ROWS_SCHEMA, part))
         try:
             return written(self.spark, frame, write)
         finally:

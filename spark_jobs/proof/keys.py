@@ -1,4 +1,4 @@
-"""Finds the keys that differ between source and target, and which of them have a change in the log.
+"""Finds the keys that differ between source and target.
 
 Only hashes of rows are joined, never the rows: by Spark, or by DuckDB if both sides are small.
 """
@@ -6,35 +6,43 @@ Only hashes of rows are joined, never the rows: by Spark, or by DuckDB if both s
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from open_mirroring.protocols.proving import CellSum, Kind, add_sums
-from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.reading import log_rows
-from spark_jobs.changelog.schema import ROW_BYTES
-from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, Shape, SumCells
+from spark_jobs.proof.part import OfRanges
+from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, Part, Shape, SumCells
 from spark_jobs.proof.sides import Side, kept, lines_here
-from spark_jobs.runtime.tasks import needs_spark, run_job, tasks_wanted
+from spark_jobs.runtime.tasks import needs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TASKS_PER_CORE = 3
 _STAYS = ["k1", "k2"]
+_FOUND = pa.schema(
+    [
+        *map(KEYS.field, ("k1", "k2", "key")),
+        pa.field("kind", pa.string()),
+        pa.field("times", pa.int64()),
+        pa.field("columns", pa.list_(pa.int32())),
+    ]
+)
 
 
-def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSum]:
-    """The sums of each cell (a part of the rows, by key hash and range) of one side. Raises the errors of workers."""
+def read_sums(spark: SparkSession, side: Side, shape: Shape, part: Part | None = None) -> dict[int, CellSum]:
+    """The sums of each cell (a part of the rows, by key hash and range) of one side, or of a *part* of it.
+
+    Raises the errors of workers.
+    """
+    work = SumCells(shape, part)
     if not needs_spark(spark, side.size):
-        return add_sums(map(pickle.loads, lines_here(side, SumCells(shape), SUMS)["sums"].to_pylist()))
+        return add_sums(map(pickle.loads, lines_here(side, work, SUMS, part)["sums"].to_pylist()))
     parts = []
     # Read once and not kept: a line for each partition is all there is.
-    for line in side.asked(side.frame(shape, SumCells(shape), SUMS_SCHEMA).collect):
+    for line in side.asked(side.frame(work, SUMS_SCHEMA, part).collect):
         if line["error"] is not None:
             raise pickle.loads(bytes(line["error"]))
         parts.append(pickle.loads(bytes(line["sums"])))
@@ -42,25 +50,30 @@ def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSu
 
 
 def differing_keys(
-    spark: SparkSession, sides: Sequence[Side], shape: Shape, cells: frozenset[int], before: pa.Table | None, most: int
+    spark: SparkSession, sides: Sequence[Side], work: HashKeys, before: pa.Table | None, most: int
 ) -> pa.Table:
-    """The first *most* keys in *cells* that differ between the sides: ``k1, k2, key, kind, times, columns``.
+    """The first *most* keys of *work* that differ between the sides: ``k1, k2, key, kind, times, columns``.
 
     *k1* and *k2* are the key's hash. *columns* are the indexes of the columns that differ. *times* is 1, or without a
     key the number of rows that one side has more. With *before*, the result of an earlier look, only its keys are
     compared.
     """
-    work, keyed = HashKeys(shape, cells), bool(shape.keys)
+    shape, part = work.shape, work.part
+    keyed = bool(shape.keys)
+    if part is None and work.cells is not None and shape.split is not None:
+        part = OfRanges(shape, frozenset(cell // shape.buckets for cell in work.cells))
     if not needs_spark(spark, sum(side.size for side in sides)):
-        return _joined_here([lines_here(side, work, KEYS) for side in sides], before, most, keyed=keyed)
+        lines = [lines_here(side, work, KEYS, part) for side in sides]
+        if _are_alike(*lines):
+            return _FOUND.empty_table()
+        return _joined_here(lines, before, most, keyed=keyed).cast(_FOUND)
     from pyspark.sql import functions as F
 
-    ranges = {cell // shape.buckets for cell in cells}
-    frames = [kept(side, side.frame(shape, work, KEYS_SCHEMA, ranges)) for side in sides]
+    frames = [kept(side, side.frame(work, KEYS_SCHEMA, part)) for side in sides]
     found = _joined(*frames, keyed=keyed)
     if before is not None:
         found = found.join(F.broadcast(spark.createDataFrame(before.select(_STAYS))), _STAYS, "left_semi")
-    keys = found.orderBy(_STAYS).limit(most).toArrow()
+    keys = found.orderBy(_STAYS).limit(most).toArrow().cast(_FOUND)
     for frame in frames:
         frame.unpersist()
     return keys
@@ -77,6 +90,16 @@ _OF_BOTH = f"""SELECT coalesce(s.k1, t.k1) AS k1, coalesce(s.k2, t.k2) AS k2, co
 _KEYED = f"""CASE WHEN theirs = 0 THEN '{Kind.MISSING}' WHEN ours = 0 THEN '{Kind.EXTRA}'
                   WHEN ours > 1 OR theirs > 1 THEN '{Kind.DOUBLED}' ELSE '{Kind.DIFFERENT}' END"""
 _COUNTED = f"CASE WHEN ours > theirs THEN '{Kind.MISSING}' ELSE '{Kind.EXTRA}' END"
+
+
+def _are_alike(source: pa.Table, target: pa.Table) -> bool:
+    """Whether both sides have the same rows in any order: most often they have, and joining them takes longer."""
+    hashes = []
+    for lines in (source, target):
+        low, high = lines["r1"].to_numpy(), lines["r2"].to_numpy()
+        order = np.argsort(low)
+        hashes.append((low[order], high[order]))
+    return all(np.array_equal(one, other) for one, other in zip(*hashes, strict=True))
 
 
 def _joined_here(sides: Sequence[pa.Table], before: pa.Table | None, most: int, *, keyed: bool) -> pa.Table:
@@ -142,22 +165,3 @@ def _by_key(rows: DataFrame, side: str) -> DataFrame:
         F.sort_array(F.collect_list(F.struct("r1", "r2"))).alias(f"{side}_rows"),
         F.first("hashes").alias(f"{side}_hashes"),
     )
-
-
-def logged_among(
-    spark: SparkSession, root: Place, files: Sequence[str], chosen: pc.Expression, keys: pa.Table, rows: int
-) -> pa.Array:
-    """Those of *keys* that have a row in the log files that meets *chosen*; the files have about *rows* rows."""
-    size = rows * ROW_BYTES
-    tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
-    look = partial(_logged, root, chosen, keys["key"].combine_chunks())
-    found: Collection[pa.Array] = run_job(
-        spark, "look for keys in the log", look, [files[at::tasks] for at in range(tasks)], size
-    )
-    return pa.chunked_array(found, pa.string()).unique()
-
-
-def _logged(root: Place, chosen: pc.Expression, keys: pa.Array, files: Sequence[str]) -> pa.Array:
-    """Those of *keys* that have a row in these log files that meets *chosen*."""
-    chosen &= pc.field("key").isin(keys)
-    return log_rows(root, files).to_table(columns=["key"], filter=chosen, use_threads=False)["key"].unique()

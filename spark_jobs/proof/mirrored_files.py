@@ -7,10 +7,10 @@ more for a few rows, and keeps the login in Spark's configuration. Public source
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
-from itertools import chain, pairwise
+from datetime import UTC, datetime
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -36,7 +36,7 @@ from open_mirroring.reconciliation.inspection import zone_address
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
-from spark_jobs.proof.rows import Shape, Work
+from spark_jobs.proof.rows import Part, Work
 from spark_jobs.proof.sides import Side
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
 from spark_jobs.runtime.tasks import THREADS, run_job
@@ -85,8 +85,9 @@ class _Names(NamedTuple):
 class Target(Side):
     """A mirrored table at one version; *version* is None if there is no Delta table.
 
-    *changed* is when that version was committed. *renamed* maps names at the source to names at the target (G-120).
-    Raises ``PROOF_FAILED``, and the errors of the storage.
+    *changed* is when that version was committed; *rows* is its number of rows, 0 if its log does not contain it.
+    *renamed* maps names at the source to names at the target (G-120). Raises ``PROOF_FAILED``, and the errors of the
+    storage.
     """
 
     def __init__(self, spark: SparkSession, place: Place | None, renamed: Mapping[str, str] | None = None) -> None:
@@ -95,7 +96,7 @@ class Target(Side):
         self.changed: datetime | None = None
         self.columns: tuple[LandingColumn, ...] = ()
         self._pieces: Sequence[_Piece] = ()
-        self.size = 0
+        self.size = self.rows = 0
         self._names = _Names(False, {}, {})
         if place is not None:
             with _our_errors(place):
@@ -119,21 +120,24 @@ class Target(Side):
         columns = {_told(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
         self._pieces = list(_pieces(table, place, sources))
+        counts = pa.table(table.get_add_actions())
+        deleted = {piece.path: piece.deleted.rows for piece in self._pieces if piece.deleted is not None}
+        if "num_records" in counts.column_names:
+            self.rows = sum(filter(None, counts["num_records"].to_pylist())) - sum(deleted.values())
         self.size = sum(piece.size for piece in self._pieces)
 
-    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+    def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
         place, names = self._place, self._names
         if place is None or not self._pieces:
             return work(())
 
         def read(pieces: Sequence[_Piece]) -> list[pa.RecordBatch]:
-            return list(work(_rows(place, names, pieces)))
+            return list(work(_rows(place, names, pieces, part)))
 
         tasks = list(_shared_out(self._pieces))
         return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
-    def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """Always all rows: *work* selects the cells, not *ranges*."""
+    def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
         from spark_jobs.runtime.parcels import sealed_frame
 
         place, names = self._place, self._names
@@ -141,7 +145,7 @@ class Target(Side):
             return self._spark.createDataFrame([], schema)
 
         def each(pieces: Sequence[_Piece]) -> Iterator[pa.RecordBatch]:
-            return work(_rows(place, names, pieces))
+            return work(_rows(place, names, pieces, part))
 
         return sealed_frame(self._spark, each, list(_shared_out(self._pieces)), schema)
 
@@ -209,41 +213,70 @@ def _shared_out(pieces: Sequence[_Piece]) -> Iterator[Sequence[_Piece]]:
     return (pieces[low:high] for low, high in pairwise(borders))
 
 
-def _rows(table: Place, names: _Names, pieces: Sequence[_Piece]) -> Iterator[pa.Table]:
-    """The rows of these pieces, with the column names of the source."""
+def _rows(table: Place, names: _Names, pieces: Sequence[_Piece], part: Part | None) -> Iterator[pa.Table]:
+    """The rows of these pieces, or at least those of a *part*, with the column names of the source."""
     for piece in pieces:
         try:
-            yield from _rows_of(table, piece, names)
+            yield from _rows_of(table, piece, names, part)
         except (pa.ArrowException, OSError, ValueError) as error:
             where = str(table / piece.path)
             raise _unreadable(f"a file of the mirrored table cannot be read: {error}", where) from None
 
 
-def _rows_of(table: Place, piece: _Piece, names: _Names) -> Iterator[pa.Table]:
+def _rows_of(table: Place, piece: _Piece, names: _Names, part: Part | None) -> Iterator[pa.Table]:
     place = table / piece.path
     deleted = None if piece.deleted is None else piece.deleted.positions(table)
     given = {name: pa.scalar(value, names.types[name]) for name, value in piece.given.items()}
     # Of a distant file what is wanted is fetched by few requests.
     how = {"filesystem": arrow_files(place), "pre_buffer": not isinstance(place, Path)}
     with pq.ParquetFile(arrow_path(place), coerce_int96_timestamp_unit="us", **how) as file:
-        first, end = (file.num_row_groups * part // piece.parts for part in (piece.part, piece.part + 1))
-        at = sum(file.metadata.row_group(group).num_rows for group in range(first))
+        first, end = (file.num_row_groups * at // piece.parts for at in (piece.part, piece.part + 1))
+        begins = [0, *accumulate(file.metadata.row_group(group).num_rows for group in range(end))]
         named = names.of(file.schema_arrow)
-        groups = list(range(first, end))
-        for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=[*named], use_threads=False):
-            columns = {name: batch.column(stored) for stored, name in named.items()}
-            columns |= {name: pa.repeat(value, batch.num_rows) for name, value in given.items()}
-            rows = pa.table(columns)
-            if deleted is not None:
-                low, high = np.searchsorted(deleted, (at, at + batch.num_rows))
-                kept = np.ones(batch.num_rows, bool)
-                kept[deleted[low:high] - at] = False
-                rows = rows.filter(pa.array(kept))
-            at += batch.num_rows
-            if _DELETED_AT in columns:
-                # The source has no such row any more: what stays of it is compared with nothing (G-192).
-                rows = rows.filter(pc.field(_DELETED_AT).is_null()).drop_columns([_DELETED_AT])
-            yield rows
+        keys = [] if part is None else [stored for stored, name in named.items() if name in part.shape.keys]
+
+        def rows_of(group: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+            at = begins[group]
+            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=columns, use_threads=False):
+                found = {named[stored]: batch.column(stored) for stored in columns}
+                found |= {name: pa.repeat(value, batch.num_rows) for name, value in given.items()}
+                rows = pa.table(found)
+                if deleted is not None:
+                    low, high = np.searchsorted(deleted, (at, at + batch.num_rows))
+                    kept = np.ones(batch.num_rows, bool)
+                    kept[deleted[low:high] - at] = False
+                    rows = rows.filter(pa.array(kept))
+                at += batch.num_rows
+                if _DELETED_AT in found:
+                    # The source has no such row any more: what stays of it is compared with nothing (G-192).
+                    rows = rows.filter(pc.field(_DELETED_AT).is_null()).drop_columns([_DELETED_AT])
+                yield rows
+
+        for group in range(first, end):
+            if part is not None:
+                if not may_hold(file.metadata.row_group(group), named, part):
+                    continue
+                # Changed rows are in new files: of the old ones the keys are enough, to see that none is left there.
+                if not any(part.may_be_among(rows) for rows in rows_of(group, keys)):
+                    continue
+            yield from rows_of(group, [*named])
+
+
+def may_hold(group: pq.RowGroupMetaData, named: Mapping[str, str], part: Part) -> bool:
+    """Whether a row group may have a row of a part; where nothing tells, it may."""
+    stored = next((stored for stored, name in named.items() if name == part.column), None)
+    columns = (group.column(at) for at in range(group.num_columns))
+    known = next((column.statistics for column in columns if column.path_in_schema == stored), None)
+    if known is None or not known.has_min_max or not known.has_null_count or known.null_count:
+        return True
+    try:
+        return part.may_hold(*(_as_compared(value) for value in (known.min, known.max)))
+    except TypeError:
+        return True  # of another type than what it is compared as
+
+
+def _as_compared(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 @contextmanager

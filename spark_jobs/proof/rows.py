@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -38,6 +38,32 @@ KEYS = pa.schema(
 )
 SUMS = pa.schema([pa.field("sums", pa.binary()), pa.field("error", pa.binary())])
 
+
+class Part(Protocol):
+    """Some rows of a table. The values of *column* are what tells whether a row may be one of them."""
+
+    shape: Shape
+
+    @property
+    def column(self) -> str: ...
+
+    def may_hold(self, lowest: Any, highest: Any) -> bool:
+        """Return whether a row of the part may have a value of *column* within these limits."""
+        ...
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """Return those of some fitted rows that are in the part."""
+        ...
+
+    def may_be_among(self, keys: pa.Table) -> bool:
+        """Return whether a row with one of these keys may be in the part; without looking at them, it may."""
+        return True
+
+    def texts(self, hashes: npt.NDArray[np.uint64]) -> pa.Array | None:
+        """Return the encoded keys of rows of the part, by the first halves of their keys' hashes; None: not known."""
+        return None
+
+
 Tables = Iterable[pa.Table]
 Work = Callable[[Tables], Iterator[pa.RecordBatch]]
 
@@ -60,6 +86,14 @@ class Shape:
         """The Arrow schema in which rows are compared."""
         return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in self.columns])
 
+    def type_of(self, name: str) -> str:
+        """The landing type of a column."""
+        return next(column.type for column in self.columns if column.name == name)
+
+    def field(self, name: str) -> pa.Field:
+        """A column as it is compared."""
+        return pa.field(name, arrow_type(self.type_of(name)))
+
     @property
     def ranges(self) -> int:
         return len(self.borders) + 1
@@ -78,7 +112,7 @@ class Shape:
 
     def range_of(self, values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
         """The range of each value of the split column; NULL belongs to the first."""
-        kind = arrow_type(next(c.type for c in self.columns if c.name == self.split))
+        kind = self.field(self.split or "").type
         borders = pa.array(self.borders, kind)
         whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
         if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
@@ -88,26 +122,30 @@ class Shape:
         return np.where(valid, place, 0)
 
 
-def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
-    """Rows of one side in the shape's columns and types; a missing column is NULL. Raises ``SCHEMA_CHANGED``."""
-    arrays = []
-    for field in shape.schema:
-        if field.name not in rows.column_names:
-            arrays.append(pa.nulls(rows.num_rows, field.type))
-            continue
-        values = rows[field.name]
-        if pa.types.is_timestamp(values.type) and values.type.tz is None:
-            # A wall clock is read as UTC (the product's own rule for every source type without zone).
-            values = values.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-        try:
-            arrays.append(values if values.type == field.type else values.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise TerminalError(
-                "SCHEMA_CHANGED",
-                f"column {field.name!r}: a value of type {values.type} is none of {field.type}: {error}",
-                way_out="compare the column's type at the source and at the target; a changed type needs a reload",
-            ) from None
-    return pa.Table.from_arrays(arrays, schema=shape.schema)
+def fitted(rows: pa.Table, shape: Shape, part: Part | None = None) -> pa.Table:
+    """Rows of one side, of a *part* if given, in the shape's columns and types; a missing column is NULL.
+
+    Raises ``SCHEMA_CHANGED``.
+    """
+    found = pa.Table.from_arrays([_fitted_column(rows, field) for field in shape.schema], schema=shape.schema)
+    return found if part is None else part.rows(found)
+
+
+def _fitted_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    values = rows[field.name]
+    if pa.types.is_timestamp(values.type) and values.type.tz is None:
+        # A wall clock is read as UTC (the product's own rule for every source type without zone).
+        values = values.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    try:
+        return values if values.type == field.type else values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TerminalError(
+            "SCHEMA_CHANGED",
+            f"column {field.name!r}: a value of type {values.type} is none of {field.type}: {error}",
+            way_out="compare the column's type at the source and at the target; a changed type needs a reload",
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -115,6 +153,7 @@ class SumCells:
     """Sums up the row hashes of one partition by cell."""
 
     shape: Shape
+    part: Part | None = None
 
     def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
         """Yield one line: the sums, or the error, because a worker cannot raise ours through Spark."""
@@ -123,7 +162,7 @@ class SumCells:
         lanes = np.zeros((2, places), np.uint64)
         try:
             for table in tables:
-                self._add(fitted(table, self.shape), counts, lanes)
+                self._add(fitted(table, self.shape, self.part), counts, lanes)
         except MirroringError as error:
             yield pa.RecordBatch.from_pylist([{"sums": None, "error": pickle.dumps(error)}], SUMS)
             return
@@ -145,29 +184,33 @@ class SumCells:
 
 @dataclass(frozen=True)
 class HashKeys:
-    """Hashes the rows of some cells: the key, the complete row, and each column."""
+    """Hashes the rows of some cells (None: all): the key, the complete row, and each column."""
 
     shape: Shape
-    cells: frozenset[int]
+    cells: frozenset[int] | None
+    part: Part | None = None
 
     def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
         """Yield one line for each row; an error is a line, because a worker cannot raise ours through Spark."""
-        wanted = np.array(sorted(self.cells), np.int64)
+        wanted = None if self.cells is None else np.array(sorted(self.cells), np.int64)
         try:
             for table in tables:
-                yield from self._keys(fitted(table, self.shape), wanted)
+                yield from self._keys(fitted(table, self.shape, self.part), wanted)
         except MirroringError as error:
             yield pa.RecordBatch.from_pylist([{"error": pickle.dumps(error)}], KEYS)
 
-    def _keys(self, rows: pa.Table, wanted: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def _keys(self, rows: pa.Table, wanted: npt.NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
         if not rows.num_rows:
             return
         keys = self.shape.keys
         key_hashes = row_hashes(rows.select(keys)) if keys else row_hashes(rows)
-        chosen = np.isin(self.shape.cells(rows, key_hashes[0]), wanted)
-        if not chosen.any():
+        if wanted is not None:
+            chosen = np.isin(self.shape.cells(rows, key_hashes[0]), wanted)
+            rows, key_hashes = rows.filter(pa.array(chosen)), key_hashes[:, chosen]
+        if not rows.num_rows:
             return
-        rows, key_hashes = rows.filter(pa.array(chosen)).combine_chunks(), key_hashes[:, chosen]
+        rows = rows.combine_chunks()
+        known = None if self.part is None else self.part.texts(key_hashes[0])
         hashes = row_hashes(rows)
         by_column = np.stack(
             [value_hashes(rows[field.name].combine_chunks(), field) for field in self.shape.schema], axis=1
@@ -178,7 +221,7 @@ class HashKeys:
         yield pa.RecordBatch.from_arrays(
             [
                 *(pa.array(lane.copy().view(np.int64)) for lane in key_hashes),
-                key_texts(rows, self.shape),
+                key_texts(rows, self.shape) if known is None else known,
                 *(pa.array(lane.copy().view(np.int64)) for lane in hashes),
                 pa.ListArray.from_arrays(offsets, flat),
                 pa.nulls(rows.num_rows, pa.binary()),

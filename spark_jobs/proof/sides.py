@@ -30,11 +30,12 @@ from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
-from spark_jobs.proof.rows import Shape, Work
+from spark_jobs.proof.part import OfKeys, OfRanges
+from spark_jobs.proof.rows import Part, Work
 from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
-from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, Pace, SplitColumn
+from spark_jobs.sources.jdbc.dialects import Keys, Range
+from spark_jobs.sources.jdbc.tables import Cut, JdbcRows, JdbcTable, KeyColumns, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
 from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 from spark_jobs.sources.sql_server.row_filters import matching_rows, refuse_undecided
@@ -50,10 +51,16 @@ _ROWS_PER_PIECE = 1_000_000
 
 
 class Split(NamedTuple):
-    """The column by which a source is divided into ranges, and the typed values between them."""
+    """The column by which a source is divided into ranges, and the values between them, typed and as *texts*."""
 
     column: str
     borders: tuple[Any, ...]
+    texts: tuple[str, ...]
+    kind: str
+
+    def typed(self, texts: Sequence[str]) -> list[Any]:
+        """The values of other borders of this column."""
+        return [_border(self.kind, text) for text in texts]
 
 
 class Side(Protocol):
@@ -61,12 +68,12 @@ class Side(Protocol):
 
     size: int
 
-    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """Read all rows in threads of this process, and return what *work* computes from each part of them."""
+    def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
+        """Read all rows, or at least those of a *part*, in threads of this process; return what *work* computes."""
         ...
 
-    def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """A DataFrame of what *work* computes from the rows, or only from these *ranges*; evaluated later, as usual."""
+    def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
+        """A DataFrame of what *work* computes from all rows, or at least those of a *part*; evaluated later."""
         ...
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
@@ -96,6 +103,7 @@ class JdbcSource(Source):
         load: JdbcLoad,
         gone: Collection[str] = (),
         streamed: Mapping[str, str] = MappingProxyType({}),
+        borders: Sequence[str] | None = None,
     ) -> None:
         name = load.table or table.source
         self._table = JdbcTable(spark, load.connection, split_source_name(name), table.row_filter)
@@ -110,28 +118,29 @@ class JdbcSource(Source):
         if load.split_column is not None:
             column = self._table.columns(ColumnChoice((load.split_column,)))[0]
             ranges = min(_MOST_RANGES, load.chunks * _RANGES_OF_CHUNK)
-            self._cut = self._table.split(column.name, column.sql_type or "", ranges)
+            self._cut = self._table.split(column.name, column.sql_type or "", ranges, borders)
             # Only a key column keeps a row in its range; and decimals are not cut into ranges.
             if self._cut is not None and column.name in table.key and not column.type.startswith("decimal"):
                 kind = self._cut[0].kind
-                borders = tuple(_border(kind, part.low) for part in self._cut[1] if part.low is not None)
-                self.split = Split(column.name, borders)
+                texts = tuple(part.low for part in self._cut[1] if part.low is not None)
+                self.split = Split(column.name, tuple(_border(kind, text) for text in texts), texts, kind)
 
-    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+    def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
         each = self._on_rows(work)
         with self._turn():
-            found = self._table.read(self.columns, *self._parts(), lambda _, rows: list(each(rows)), self._pace)
+            found = self._table.read(self.columns, *self._parts(part), lambda _, rows: list(each(rows)), self._pace)
         return chain.from_iterable(found)
 
-    def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        split, parts = self._parts(None if shape.split is None else ranges)
-        return self._table.frame(self.columns, split, parts, self._on_rows(work), schema, self._pace)
+    def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
+        return self._table.frame(self.columns, *self._parts(part), self._on_rows(work), schema, self._pace)
 
-    def _parts(self, chosen: Collection[int] | None = None) -> tuple[SplitColumn | None, Sequence[Range]]:
-        """The split column and the ranges to read: those chosen, or all; neighbours are merged."""
+    def _parts(self, part: Part | None) -> tuple[Cut, Sequence[Range | Keys]]:
+        """How the table is divided, and the parts of it to read; neighbouring ranges are merged."""
+        if isinstance(part, OfKeys):
+            return KeyColumns(part.shape.keys), part.at_once(self._table.keys_at_once)
         split, ranges = self._cut or (None, [Range(None, None, True)])
         most = -(-len(ranges) // self._chunks)
-        runs = _runs(range(len(ranges)) if chosen is None else sorted(chosen), most)
+        runs = _runs(sorted(part.ranges) if isinstance(part, OfRanges) else range(len(ranges)), most)
         return split, [Range(ranges[a].low, ranges[b].high, ranges[a].nulls) for a, b in runs]
 
     def _on_rows(self, work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -176,12 +185,13 @@ class ExportSource(Source):
         self.split: Split | None = None
         self.since = since
 
-    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+    def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
         each = self._on_rows(work)
         tasks = run_job(self._spark, self.text, lambda piece: list(each(piece)), self._pieces, self.size, THREADS)
         return chain.from_iterable(tasks)
 
-    def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
+    def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
+        """An export has no ranges: all its rows are read."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
@@ -212,16 +222,17 @@ def source_side(
     export: ProofExport | None,
     gone: Collection[str] = (),
     streamed: Mapping[str, str] = MappingProxyType({}),
+    borders: Sequence[str] | None = None,
 ) -> Source:
     """Open the source's side of a table. Raises ``CONFIG_INVALID``, and the errors of the source.
 
     Columns in *gone* were dropped and may be missing. *streamed* are the columns' types in changes, because texts from
-    a database are written with their digits (G-114).
+    a database are written with their digits (G-114). *borders* are those between ranges; None: chosen by its rows.
     """
     chosen = proof_source(table, export)
     if chosen is None:
         raise source_unnamed([table.source])
-    source = _read_source(spark, mirror, table, chosen, gone, streamed)
+    source = _read_source(spark, mirror, table, chosen, gone, streamed, borders)
     if table.row_filter is None:
         return source
     refuse_undecided(table.row_filter, [column.name for column in source.columns])
@@ -235,9 +246,10 @@ def _read_source(
     chosen: ProofExport | JdbcLoad,
     gone: Collection[str],
     streamed: Mapping[str, str],
+    borders: Sequence[str] | None,
 ) -> Source:
     if isinstance(chosen, JdbcLoad):
-        return JdbcSource(spark, table, chosen, gone, streamed)
+        return JdbcSource(spark, table, chosen, gone, streamed, borders)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
     place = place_of(mirror, chosen.path, chosen.connection)
     export_of_rows = Export(place, chosen.format, mirror.source.text_encoding)
@@ -252,11 +264,11 @@ class ChangedSource(Source):
         self.text, self.columns, self.since = source.text, source.columns, source.since
         self.split, self.size = source.split, source.size
 
-    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        return self._source.lines(self._on_changed(work))
+    def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
+        return self._source.lines(self._on_changed(work), part)
 
-    def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        return self._source.frame(shape, self._on_changed(work), schema, ranges)
+    def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
+        return self._source.frame(self._on_changed(work), schema, part)
 
     def _on_changed(self, work: Work) -> Work:
         change = self._change
@@ -271,9 +283,9 @@ def hashed_source(source: Source, columns: Sequence[str], salt: Salt) -> Source:
     return ChangedSource(source, partial(hashed_rows, columns=columns, salt=salt))
 
 
-def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
+def lines_here(side: Side, work: Work, schema: pa.Schema, part: Part | None = None) -> pa.Table:
     """The lines that *work* computes from a side's rows in this process; raises the error in one of them."""
-    lines = pa.Table.from_batches(side.lines(work), schema)
+    lines = pa.Table.from_batches(side.lines(work, part), schema)
     errors = lines["error"].drop_null()
     if len(errors):
         raise pickle.loads(errors[0].as_py())

@@ -6,13 +6,19 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
 
+from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from tests.dags.test_notifier import Receiver, receiver
+
+__all__ = ["receiver"]
 
 pytestmark = pytest.mark.airflow
 
@@ -175,6 +181,44 @@ def test_a_proof_is_green_when_equal_red_when_not_and_skipped_when_it_is_not_tol
     assert _run("prove") == ("failed", {"prove": "failed"})
     fake_spark.answers(5, json.dumps({"job": "prove", "tables": {"dbo.orders": {"verdict": "UNPROVEN"}}}))
     assert _run("prove") == ("success", {"prove": "skipped"})
+
+
+def test_a_routine_sends_a_difference_once_and_when_rows_are_not_compared_in_time(
+    home: Path, mirrors: Path, fake_spark: Any, receiver: Receiver
+) -> None:
+    """By its schedule only what is due; a known difference fails the task, and sends no second message."""
+    with (mirrors / "shop.yaml").open("a") as file:
+        file.write("alerts: {connection: alerts}\n")
+        file.write("prove: {schedule: '0 4 * * *', cover_in_days: 7, alert_after_days: 10}\n")
+    dag = DagBag(dag_folder=ROOT / "dags").dags["shop__prove"]
+    assert DagSerialization.to_dict(dag)["dag"]["timetable"]["__var"]["expression"] == "0 4 * * *"
+    task: Any = dag.get_task("prove")
+    for kind, is_routine in (("scheduled", True), ("manual", False)):
+        context: Any = {"params": dag.params.dump(), "dag_run": SimpleNamespace(run_type=kind)}
+        assert task.form(load_mirror(mirrors / "shop.yaml"), context)["routine"] is is_routine
+    verified = {"share": 0.9, "days": 7, "differed_at": None, "is_late": False, "text": "verified 90 % of its rows"}
+    verified["oldest"] = datetime.now(UTC).isoformat()
+    found = {"verdict": "DIFFERENT", "proof": "4711", "missing": 2, "columns": {}, "is_known": False}
+
+    def proved(**more: Any) -> None:
+        tables = {"dbo.orders": {**found, "verified": verified, **more}, "dbo.customers": {"verdict": "EQUAL"}}
+        fake_spark.answers(7, json.dumps({"job": "prove", "tables": tables}))
+        assert _run("prove", routine=True) == ("failed", {"prove": "failed"})
+
+    proved()
+    assert fake_spark.calls[-1]["argv"][-1:] == ["--routine"]
+    (message,) = receiver.messages
+    assert "dbo.orders (2 rows differ)" in message["text"]
+    assert "shop__correct_table with the proof (4711 of dbo.orders)" in message["text"]
+    proved(is_known=True)
+    assert len(receiver.messages) == 1
+    # Late since this run: one message. Late for longer: it was sent.
+    for days, messages in ((10.5, 2), (11.5, 2)):
+        late = {**verified, "is_late": True, "oldest": (datetime.now(UTC) - timedelta(days=days)).isoformat()}
+        proved(is_known=True, verified=late)
+        assert len(receiver.messages) == messages
+    assert receiver.messages[1]["event"] == "unverified"
+    assert receiver.messages[1]["text"].endswith("not compared with the source for 10 days: dbo.orders")
 
 
 ASKED = {"table": "dbo.orders", "reason": "the key changed"}

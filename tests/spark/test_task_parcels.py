@@ -27,8 +27,8 @@ from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.correction_rows import CorrectionWrite, written
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.proof.keys import logged_among
-from spark_jobs.proof.rows import Shape, Tables
+from spark_jobs.proof.logged_keys import LoggedChanges
+from spark_jobs.proof.rows import Tables
 from spark_jobs.proof.sides import ExportSource
 from spark_jobs.runtime.job import told
 from spark_jobs.runtime.parcels import sealed_frame
@@ -151,8 +151,7 @@ def test_a_proof_of_an_export_leaves_no_login_on_disk(
     table = Table(source="dbo.a", target="dbo/a", key=["id"])
     source = ExportSource(spark, table, Export(storage.place("export"), "parquet"), {}, None)
     look = _Look(_secret(storage), str(spark.sparkContext._temp_dir))
-    shape = Shape(tuple(column.landing for column in source.columns), ("id",))
-    lines = source.frame(shape, look, "rows bigint, kept bigint").collect()
+    lines = source.frame(look, "rows bigint, kept bigint").collect()
     assert [(line["rows"], line["kept"]) for line in lines] == [(30, 0)]
 
 
@@ -167,8 +166,8 @@ def test_a_search_of_the_log_leaves_no_login_on_disk(spark: Any, storage_servers
     chosen = pc.field("key").isin(["k1", "k3", BALLAST])
     before = set(_files(spark))
     files = [file["path"] for file in manifest.files]
-    keys = pa.table({"key": ["k0", "k1", "k2"]})
-    assert logged_among(spark, storage.place("log"), files, chosen, keys, 4).to_pylist() == ["k1"]
+    changes = LoggedChanges(storage.place("log"), files, chosen, 4)
+    assert changes.keys(spark, pa.array(["k0", "k1", "k2"])).to_pylist() == ["k1"]
     assert not [path for path in _files(spark) - before if _secret(storage) in path.read_bytes()]
 
 

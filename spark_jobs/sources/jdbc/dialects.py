@@ -7,7 +7,7 @@ returns most values in their own types. Public source: Microsoft Learn, *CAST an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -28,6 +28,8 @@ class Dialect(Protocol):
     driver: str
     copies: bool = False
     """Whether rows are read by binary COPY with the database's own client, instead of by JDBC as text."""
+    keys_at_once: int = 1_000
+    """So many keys a query may name: SQL Server needs seconds to plan one with many more, or refuses it."""
     text_prefix: str = ""
     """The prefix of a text literal that keeps all characters."""
     of_column: str = (
@@ -101,6 +103,10 @@ class Range(NamedTuple):
     nulls: bool
 
 
+Keys = Sequence[Sequence[str]]
+"""Some keys: the texts of their values, by column."""
+
+
 def dialect_of(connection: Connection) -> Dialect:
     """Return the dialect of a connection's type: ``postgres`` or ``mssql``; else it is ``CONNECTION_INVALID``."""
     dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
@@ -120,7 +126,15 @@ def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> st
     return f"({text}) OR {column} IS NULL" if part.nulls and limits else text
 
 
-def ranges(borders: list[str]) -> list[Range]:
+def condition_of_keys(dialect: Dialect, columns: Sequence[str], keys: Keys) -> str:
+    """The condition that quoted *columns* have the values of one of the *keys*, so written that an index is used."""
+    if len(columns) == 1:
+        return f"{columns[0]} IN ({', '.join(map(dialect.text, keys[0]))})"
+    each = (zip(columns, key, strict=True) for key in zip(*keys, strict=True))
+    return " OR ".join(f"({' AND '.join(f'{name} = {dialect.text(text)}' for name, text in one)})" for one in each)
+
+
+def ranges(borders: Sequence[str]) -> list[Range]:
     """The ranges between *borders*, one more than these; the first also has the NULLs, first and last are open."""
     ends: list[str | None] = [None, *borders, None]
     return [Range(ends[at], ends[at + 1], at == 0) for at in range(len(ends) - 1)]
@@ -131,6 +145,7 @@ class PostgreSql(Dialect):
 
     driver = "org.postgresql.Driver"
     copies = True
+    keys_at_once = 10_000
     # From `pg_index`: `information_schema` shows the key to owners only.
     of_keys = (
         "LEFT JOIN (SELECT n.nspname, r.relname, a.attname, u.place AS key_place FROM pg_index i "

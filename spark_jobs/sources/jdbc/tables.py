@@ -28,7 +28,17 @@ from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn
 from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
-from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
+from spark_jobs.sources.jdbc.dialects import (
+    BoundKind,
+    Dialect,
+    Keys,
+    Range,
+    condition,
+    condition_of_keys,
+    database_error,
+    dialect_of,
+    ranges,
+)
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
 from spark_jobs.sources.jdbc.pushdown import spelled_for
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
@@ -80,6 +90,16 @@ class SplitColumn(NamedTuple):
     kind: BoundKind
 
 
+class KeyColumns(NamedTuple):
+    """The key columns whose values are given for each part to read."""
+
+    names: Sequence[str]
+
+
+Cut = SplitColumn | KeyColumns | None
+"""How what is read of a table is divided."""
+
+
 class JdbcTable:
     """One table of the database of an Airflow connection.
 
@@ -94,6 +114,7 @@ class JdbcTable:
         self._spark, self._name, self._where = spark, name, where
         self._connection: Connection = resolve(connection)
         self._dialect: Dialect = dialect_of(self._connection)
+        self.keys_at_once = self._dialect.keys_at_once
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
         """The mirrored columns, with types, in the table's order. Columns in *gone* were dropped and may be missing."""
@@ -142,17 +163,21 @@ class JdbcTable:
         found = None if query is None else ask(self._connection, query)
         return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"]) // _QUICKER
 
-    def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
-        """Splits the table into about *chunks* ranges of a column's values; None if its type cannot be split."""
+    def split(
+        self, column: str, sql_type: str, chunks: int, borders: Sequence[str] | None = None
+    ) -> tuple[SplitColumn, list[Range]] | None:
+        """Splits the table into about *chunks* ranges of a column, or at *borders*; None if its type has no ranges."""
         kind = _bound_kind(sql_type)
         if kind is None:
             return None
+        if borders is not None:
+            return SplitColumn(column, kind), ranges(borders)
         text = self._dialect.as_text
         name = self._dialect.quote(column)
         query = f"SELECT {text(f'min({name})', sql_type)} AS low, {text(f'max({name})', sql_type)} AS high FROM "
         line = self._query(f"reading the bounds of {column!r}", query + self._table())[0]
         try:
-            borders = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
+            found = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
         except ValueError as error:
             raise TerminalError(
                 "CONFIG_INVALID",
@@ -160,19 +185,19 @@ class JdbcTable:
                 where=f"table {self._table()}",
                 way_out="name another column as `split_column`, or leave `chunks` out",
             ) from error
-        return SplitColumn(column, kind), ranges(borders)
+        return SplitColumn(column, kind), ranges(found)
 
     def read(
         self,
         columns: Sequence[LoadColumn],
-        split: SplitColumn | None,
-        parts: Sequence[Range],
+        split: Cut,
+        parts: Sequence[Range | Keys],
         work: Callable[[int, Iterable[pa.RecordBatch]], Any],
         pace: Pace,
     ) -> list[Any]:
         """Runs *work* over the rows of each part, in one task each. Returns its results in the order of *parts*.
 
-        *parts* are ranges of the column *split*. *work* gets a part's index and its batches, for :class:`JdbcRows`.
+        *parts* are ranges or keys of *split*. *work* gets a part's index and its batches, for :class:`JdbcRows`.
         *pace* limits how many parts are read at the same time, and how fast.
         """
         size = self.size()
@@ -235,8 +260,8 @@ class JdbcTable:
     def frame(
         self,
         columns: Sequence[LoadColumn],
-        split: SplitColumn | None,
-        parts: Sequence[Range],
+        split: Cut,
+        parts: Sequence[Range | Keys],
         work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         schema: str,
         pace: Pace,
@@ -262,28 +287,34 @@ class JdbcTable:
         own = sealed(self._spark, work)
         return rows.coalesce(tasks).mapInArrow(lambda batches: own(paced(batches, each)), schema)
 
-    def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
+    def _texts(self, columns: Sequence[LoadColumn], split: Cut, parts: Sequence[Range | Keys]) -> DataFrame:
         table, where = self._queried(columns, split, parts)
         url, properties = self._login()
         names = [f"c{at}" for at in range(len(columns))]
         return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
 
-    def _queries(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> list[str]:
+    def _queries(self, columns: Sequence[LoadColumn], split: Cut, parts: Sequence[Range | Keys]) -> list[str]:
         table, where = self._queried(columns, split, parts)
         names = ", ".join(f"c{at}" for at in range(len(columns)))
         return [f"SELECT {names} FROM {table} WHERE {condition}" for condition in where]
 
     def _queried(
-        self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]
+        self, columns: Sequence[LoadColumn], split: Cut, parts: Sequence[Range | Keys]
     ) -> tuple[str, list[str]]:
         quote = self._dialect.quote
         values = [f"{self._value(column)} AS c{at}" for at, column in enumerate(columns)]
-        if split is not None:
-            values.append(f"{quote(split.name)} AS split_value")
+        asked = [split.name] if isinstance(split, SplitColumn) else split.names if split else []
+        named = [f"split_{at}" for at in range(len(asked))]
+        values += [f"{quote(name)} AS {alias}" for name, alias in zip(asked, named, strict=True)]
         chosen = None if self._where is None else spelled_for(self._where, columns, self._dialect)
         table = f"(SELECT {', '.join(values)} FROM {self._table()}{f' WHERE {chosen}' if chosen else ''}) chunk"
-        where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
-        return table, where
+
+        def where(part: Range | Keys) -> str:
+            if not isinstance(part, Range):
+                return condition_of_keys(self._dialect, named, part)
+            return condition(self._dialect, named[0], split.kind, part) if isinstance(split, SplitColumn) else "1 = 1"
+
+        return table, [where(part) for part in parts]
 
     def _value(self, column: LoadColumn) -> str:
         """Spell a column in its own type where the client returns every value exactly, else as its exact text.

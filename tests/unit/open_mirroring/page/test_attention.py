@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +17,7 @@ from open_mirroring.operate.history import WEEK, lag_per_hour, verified_per_hour
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page.attention import Problem, problems
 from open_mirroring.page.views import Chart
+from open_mirroring.protocols.coverage import Coverage
 from open_mirroring.protocols.proving import Kind, Position, Proof
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_published import CUSTOMERS, ORDERS
@@ -107,7 +109,26 @@ def test_a_proof_that_found_differences_needs_attention(made: PageMirror) -> Non
     prove(made, PAYMENTS, timedelta(0), rows=10, missing=2)
     (one,) = found(made)
     assert (one.code, one.verdict, one.found[0][0]) == ("NOT_EQUAL", Verdict.LOSSES, "2 rows differ of 10")
-    assert one.consequence == "Rows at the target differ from the source." and "--correct" in one.commands[0].text
+    assert one.consequence == "Rows at the target differ from the source." and "--proof" in one.commands[0].text
+
+
+def test_what_parts_of_a_table_add_up_to_is_on_both_pages_and_in_the_metrics(made: PageMirror) -> None:
+    """The share of rows, the days, the last difference; and that some rows are late."""
+    made.mirror.file.write_text(f"{made.mirror.file.read_text()}prove: {{cover_in_days: 7, alert_after_days: 10}}\n")
+    began = made.now - timedelta(days=11)
+    proved = (made.now - timedelta(days=2), None)
+    coverage = Coverage(began, began, "id", ("100",), proved, (30, 0), 40, differed_at=made.now - timedelta(hours=50))
+    recorded = RecordedProof(str(uuid4()), made.table(ORDERS).id, 1, Proof(Position(2, None), "dbo", 1), coverage)
+    recorded = recorded._replace(proof=replace(recorded.proof, proved_at=made.now))
+    ProofLedger(made.ledger).record(recorded)
+    kept = ProofLedger(made.ledger).find(recorded.id)
+    assert kept is not None and kept.coverage == coverage
+    client = TestClient(made.app(), base_url="http://127.0.0.1")
+    said = "erified 75 % of its rows within 7 days, last difference 2 d 2 h ago; some rows were not compared for 11 d"
+    assert all(said in client.get(page).text for page in ("/mirrors/shop", f"/mirrors/shop/table?source={ORDERS}"))
+    metrics = client.get("/metrics").text
+    assert f'table_verified_ratio{{mirror="shop",table="{ORDERS}"}} 0.75' in metrics
+    assert f'table_unverified_seconds{{mirror="shop",table="{ORDERS}"}} 9504' in metrics
 
 
 def test_the_lag_of_each_hour_is_that_of_the_oldest_change_that_was_not_published_yet(made: PageMirror) -> None:

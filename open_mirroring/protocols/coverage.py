@@ -1,0 +1,124 @@
+"""Decides which part of a table a routine proof compares next, and what the proofs of its parts add up to.
+
+The ranges of the split column come up one after the other, those first that were not compared for the longest time. A
+range is known to have been equal when it was last compared, and not since; keys that changed later are compared by the
+next proof. The borders stay while the ranges come up, so that none is left out when a table grows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+_EVER = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class Rotation(NamedTuple):
+    """How often each row of a table is compared: once in *cover*, in which there are so many *runs*."""
+
+    cover: timedelta
+    runs: int
+
+    @property
+    def period(self) -> timedelta:
+        """The time between two runs."""
+        return self.cover / self.runs
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """When each part of a table was last compared with its source.
+
+    Attributes:
+        since: when the first routine proof of this generation began.
+        cut_at: when the borders were chosen.
+        column: the split column; empty: the table is one range.
+        borders: the values between the ranges, as texts.
+        proved: by range, when it was last compared; None: never.
+        rows: by range, the rows of the source then.
+        table_rows: rows of the mirrored table at the last proof.
+        batch: changes in batches above it may not have been compared.
+        position: of the batches up to *batch*, the changes from here on, too; None: of these, all were compared.
+        differed_at: when a difference was last found.
+    """
+
+    since: datetime
+    cut_at: datetime
+    column: str
+    borders: tuple[str, ...]
+    proved: tuple[datetime | None, ...]
+    rows: tuple[int, ...]
+    table_rows: int = 0
+    batch: int = 0
+    position: str | None = None
+    differed_at: datetime | None = None
+
+    @classmethod
+    def new(cls, now: datetime, column: str, borders: Sequence[str]) -> Coverage:
+        """Nothing was compared yet."""
+        ranges = len(borders) + 1
+        return cls(now, now, column, tuple(borders), (None,) * ranges, (0,) * ranges)
+
+    @property
+    def oldest(self) -> datetime:
+        """Since when some row was not compared."""
+        return min(at or self.since for at in self.proved)
+
+    @property
+    def is_round_over(self) -> bool:
+        """Whether every range was compared since the borders were chosen."""
+        return all(at is not None and at >= self.cut_at for at in self.proved)
+
+    def due(self, rotation: Rotation, now: datetime) -> frozenset[int]:
+        """The ranges to compare now, so that each comes up once in the rotation; all that are late."""
+        # One run less than there are: a run may fail, and a range is to be compared before its time is over.
+        in_runs = max(1, rotation.runs - 1)
+        youngest = now - rotation.period * (in_runs - 0.5)
+        waiting = sorted((at or _EVER, number) for number, at in enumerate(self.proved) if at is None or at <= youngest)
+        late = sum(at is not None and at < now - rotation.cover for at in self.proved)
+        return frozenset(number for _, number in waiting[: max(late, -(-len(self.proved) // in_runs))])
+
+    def cut(self, now: datetime, old: Sequence[Any], texts: Sequence[str], new: Sequence[Any]) -> Coverage:
+        """The same with *new* borders, of these *texts*, instead of the *old* ones, in the same order.
+
+        A new range was compared when the oldest of the old ranges that it has a part of was.
+        """
+        lows, highs = [0, *(bisect_right(old, low) for low in new)], [*(bisect_left(old, high) for high in new)]
+        spans = zip(lows, [*highs, len(old)], strict=True)
+        proved = tuple(min(at or _EVER for at in self.proved[low : high + 1]) for low, high in spans)
+        rows = (sum(self.rows) // len(proved),) * len(proved)
+        known = tuple(None if at == _EVER else at for at in proved)
+        return replace(self, cut_at=now, borders=tuple(texts), proved=known, rows=rows)
+
+    def after(self, now: datetime, rows: Mapping[int, int], batch: int, position: str | None) -> Coverage:
+        """After a proof that began *now*: *rows* by range that it compared, and the target's position then."""
+        proved = tuple(now if number in rows else at for number, at in enumerate(self.proved))
+        counted = tuple(rows.get(number, known) for number, known in enumerate(self.rows))
+        return replace(self, proved=proved, rows=counted, batch=batch, position=position)
+
+
+class Verified(NamedTuple):
+    """What the proofs of a table's parts add up to: the *share* of rows that were compared within *days*.
+
+    Some row was not compared since *oldest*; *is_late* where that is longer ago than ``alert_after_days`` allows.
+    """
+
+    share: float
+    days: int
+    oldest: datetime
+    differed_at: datetime | None
+    is_late: bool
+
+    @classmethod
+    def of(cls, coverage: Coverage | None, now: datetime, days: int | None, alert_after: int | None) -> Verified | None:
+        """What is known of a table at this moment; None where parts are not proved as a routine."""
+        if coverage is None or days is None:
+            return None
+        fresh = [at is not None and at >= now - timedelta(days=days) for at in coverage.proved]
+        rows = sum(count for count, is_fresh in zip(coverage.rows, fresh, strict=True) if is_fresh)
+        share = 1.0 if all(fresh) else min(1.0, rows / max(coverage.table_rows, sum(coverage.rows), 1))
+        is_late = alert_after is not None and coverage.oldest < now - timedelta(days=alert_after)
+        return cls(share, days, coverage.oldest, coverage.differed_at, is_late)
