@@ -20,7 +20,7 @@ TELLING = {"Refusal": 0, "Damage": 2, "Failure": 1, "PlanStop": 0, "stop_table":
 }  # fmt: skip
 PRODUCT = ("open_mirroring", "spark_jobs", "plugins")
 ERRORS = ("TerminalError", "TransientError")
-MOST = 120
+MOST = 121
 CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 
 
