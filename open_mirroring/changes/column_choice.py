@@ -21,7 +21,7 @@ class ColumnChoice(NamedTuple):
     spelled as listed does. *listed* None means every column that is not excluded. *fitting*, *excluded* and *hashed*
     may have ``*`` for any characters. *types* and *renamed* are pairs of a column and its landing type or name; *extra*
     pairs a property of the change with the name of its column (G-118). *where* is the condition for rows, in its one
-    spelling (G-193).
+    spelling (G-193). *dated*: a history needs the commit time and transaction of each change (G-194).
     """
 
     listed: tuple[str, ...] | None = None
@@ -32,11 +32,12 @@ class ColumnChoice(NamedTuple):
     hashed: tuple[str, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()
     where: str = ""
+    dated: bool = False
 
     @property
     def logs_transactions(self) -> bool:
         """Whether the log keeps commit time and transaction of each change. It does so only on request."""
-        return any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
+        return self.dated or any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
 
     @property
     def is_all(self) -> bool:

@@ -54,7 +54,7 @@ def declare_tables(
     """
     refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
-    declared = [declaration(table) for table in mirror.tables]
+    declared = [declaration(table) for table in mirror.targets]
     ids = declare(ledger, mirror.name, declared, mirror.reads, mirror.writes, keep=keep)
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise table_unknown(mirror.name, unknown, ids)

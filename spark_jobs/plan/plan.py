@@ -30,7 +30,7 @@ from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.loaded_columns import doubt_by_deletes
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, types_of, with_rows
-from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
+from spark_jobs.plan.selection import CountingChanges, are_loaded, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.extra_columns import with_extra
 from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
@@ -105,6 +105,28 @@ def _leave_out_loaded(planning: _Planning) -> None:
     planning.counts["changes"] = arrived = planning.arrived()
     planning.changes = eligible(planning.plan, planning.changes)
     planning.counts["in_load"] = arrived - planning.arrived()
+
+
+def _leave_out_reloaded(planning: _Planning) -> None:
+    """Leave out of a history the rows that a source's own full load sends again (G-194).
+
+    They are no changes, and nothing orders them among the rows of the first load, which they may contradict.
+    """
+    if planning.plan.keys_of_rows is None:
+        return
+    changes = planning.changes.sort_by([("batch", "ascending")])
+    loaded = loaded_rows(changes)["key"].to_pylist()
+    known = {*loaded_rows(planning.counting.history({*loaded}))["key"].to_pylist()} if loaded else set[str]()
+    if not known and len({*loaded}) == len(loaded):
+        return
+    again = []
+    for at, key in zip(pc.indices_nonzero(are_loaded(changes)).to_pylist(), loaded, strict=True):
+        if key in known:
+            again.append(at)
+        known.add(key)
+    arrived = planning.arrived()
+    planning.changes = changes.filter(pc.invert(_mask(changes.num_rows, again)))
+    planning.counts["duplicates"] += arrived - planning.arrived()
 
 
 def _refuse_late(planning: _Planning) -> None:
@@ -311,6 +333,7 @@ def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Arra
 
 _STAGES: tuple[Callable[[_Planning], None], ...] = (
     _leave_out_loaded,
+    _leave_out_reloaded,
     _refuse_late,
     _hold_back,
     _find_partial,

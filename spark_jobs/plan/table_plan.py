@@ -101,7 +101,8 @@ class TablePlan:
     Changes of batches above *batch_from* are new, in *new_files*. *history_files* are earlier ones that may have
     changes as new as the oldest new one, or all where earlier changes complete rows. *highest* is the highest position
     up to *batch_from*. Below *horizon* the log may lack changes. *rejected* are dead letters, which decide nothing.
-    *lacks_rows*: the last values of a row may be nowhere in the log (G-192).
+    *lacks_rows*: the last values of a row may be nowhere in the log (G-192). *keys_of_rows* has the key by which the
+    changes of a history are logged; None: the table is no history (G-194).
     """
 
     source: str
@@ -117,6 +118,7 @@ class TablePlan:
     horizon: TableHorizon | None = None
     rejected: frozenset[Identity] = frozenset()
     lacks_rows: bool = False
+    keys_of_rows: tuple[str, ...] | None = None
     buckets: tuple[int, int] = (-1, 64)
 
     @property
