@@ -302,7 +302,7 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
 
 def declared_table(mirror: Mirror, source: str) -> Table:
     """The table of the mirror file; raises ``ARGUMENT_INVALID``."""
-    declared = {table.source: table for table in mirror.tables}
+    declared = {table.source: table for table in mirror.targets}
     if source not in declared:
         raise table_unknown(mirror.name, [source], declared)
     return declared[source]

@@ -601,7 +601,9 @@ class Table(Section):
             return None
         own = {"source": history_of(self.source), "target": self.history.target, "key": (), "append_only": True}
         without = dict.fromkeys(("history", "initial_load", "prove", "keys_never_change", "key_is_unique"))
-        table = self.model_copy(update={**own, **without, "on_delete": "remove"})
+        # A change before a column was added is right without it.
+        others = {"on_delete": "remove", "require_reload_on_add": False}
+        table = self.model_copy(update={**own, **without, **others})
         table._keys_of_rows = self.key
         return table
 

@@ -358,7 +358,8 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
         typed = _told_from_null(plan, typed, plan.columns.null_text)
     if not any(column.tells for column in landing):
         return typed
-    return typed._replace(rows=with_extra(typed.rows, changes.take(typed.places), landing, plan.source))
+    made_by, placed = changes.take(typed.places), plan.keys_of_rows is not None
+    return typed._replace(rows=with_extra(typed.rows, made_by, landing, plan.source, placed=placed))
 
 
 def _only_matching(plan: TablePlan, typed: Typed, changes: pa.Table, where: Condition) -> Typed:

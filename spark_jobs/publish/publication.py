@@ -146,7 +146,7 @@ class Preparation:
             schema,
             rows,
             waiting=sum(part.rows for part in new.waiting),
-            unverified=columns.unverified,
+            unverified={} if declared.keys_of_rows is not None else columns.unverified,
             gone={column: one.since for column, one in gone.items()},
             former=None if state.row.confirmed else tuple(columns.former),
         )

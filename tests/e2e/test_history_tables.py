@@ -10,6 +10,12 @@ import pytest
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
+from tests.ces_messages import event
+from tests.e2e.test_first_day import declare
+from tests.e2e.test_kept_rows import COLS, REMOVED_AT, Orders, told
+from tests.e2e.test_lost_ledger import forget, said
+from tests.e2e.test_rebuild_ledger import APPLY
+from tests.pipeline import in_order
 from tests.shaped_tables import FORMS, commits, mirrored, plain
 from workload_generator.history import SHOP_TABLES, random_history
 from workload_generator.sql_values import typed
@@ -68,3 +74,112 @@ def test_a_history_has_each_change_once_g194(
     capsys.readouterr()
     assert main(["status", str(pipeline.file)]) == Exit.DONE
     assert f"{SHOP_TABLES[0].full_name} (history)" in capsys.readouterr().out
+
+
+HISTORY = {"target": "dbo/orders_history"}
+ORDERS = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}
+LOAD = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(COLS)}
+
+
+class Histories(Orders):
+    """A mirror of one table with a history."""
+
+    @property
+    def changes(self) -> list[tuple[Any, ...]]:
+        found = in_order(self.pipeline.mirrored("dbo", "orders_history"), ["_position", "id"])
+        names = ("_operation", "id", "name", "photo")
+        return [tuple(row[name] for name in names) for row in found]
+
+    @property
+    def current(self) -> list[tuple[Any, ...]]:
+        found = in_order(self.pipeline.mirrored("dbo", "orders"), ["id"])
+        return [tuple(row[name] for name in ("id", "name", "photo")) for row in found]
+
+
+def deleted(key: int, name: str, at: int) -> bytes:
+    """A delete with what its row was."""
+    return event("DEL", None, {"id": str(key), "name": name, "photo": "p"}, cols=COLS, commit=at) + b"\n"
+
+
+def test_loaded_rows_come_first_and_a_reload_adds_nothing_g194(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-194, G-08: a removed row with its last values or its key; a lost ledger; maintenance."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "export.csv").write_text("id,name,photo\n1,Ada,p\n2,Eve,p\n")
+    orders = Histories(tmp_path / "shop", spark, {**ORDERS, "initial_load": LOAD, "history": HISTORY})
+    assert orders.command("initial-load") == Exit.DONE == orders.command("tick"), capsys.readouterr().out
+    loaded = [("load", 1, "Ada", "p"), ("load", 2, "Eve", "p")]
+    assert orders.changes == loaded
+    move = event("UPD", {"id": "4", "name": "Ada", "photo": "p"}, {"id": "1"}, cols=COLS, commit=13) + b"\n"
+    assert orders.tick(deleted(2, "Eve", 11), told("INS", 3, "Joe", 12), move) == Exit.DONE
+    expected = [
+        *loaded,
+        ("delete", 2, "Eve", "p"),
+        ("insert", 3, "Joe", "p"),
+        ("delete", 1, None, None),
+        ("update", 4, "Ada", "p"),
+    ]
+    assert orders.changes == expected
+    (row, *_) = [row for row in orders.pipeline.mirrored("dbo", "orders_history") if row["_operation"] == "delete"]
+    assert str(row["_commit_time"]) == REMOVED_AT
+    assert orders.command("maintain") == Exit.DONE
+    assert orders.tick(told("DEL", 3, "", 14), told("INS", 3, "Joe", 12)) == Exit.DONE
+    expected.append(("delete", 3, None, None))
+    assert orders.changes == expected and orders.current == [(4, "Ada", "p")]
+
+    approved = ["--table", "dbo.orders", "--approved-by", "Ada", "--reason", "x", "--wait", "0", "--request", "a"]
+    codes = [orders.command("reload-table", *approved) for _ in range(6)]
+    assert codes[-1] == Exit.DONE, capsys.readouterr().out
+    assert orders.tick(told("INS", 9, "late", 20)) == Exit.DONE
+    assert orders.changes == [*expected, ("insert", 9, "late", "p")]
+
+    forget(orders.pipeline)
+    code, text = said(capsys, orders.pipeline, "rebuild-ledger", *APPLY)
+    assert code == Exit.DONE, text
+    assert orders.tick(told("UPD", 9, "new", 21), told("INS", 9, "late", 20)) == Exit.DONE
+    assert orders.changes == [*expected, ("insert", 9, "late", "p"), ("update", 9, "new", "p")]
+    assert orders.command("reconcile") == Exit.DONE, capsys.readouterr().out
+
+
+def test_a_history_may_be_declared_later_and_begins_with_the_next_change_g194(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-194: even with a delete, which shows its key only."""
+    orders = Histories(tmp_path, spark, ORDERS)
+    assert orders.tick(told("INS", 1, "one", 1), told("INS", 2, "two", 2)) == Exit.DONE
+    declare(orders, history=HISTORY)
+    assert orders.tick(told("DEL", 1, "", 3), told("UPD", 2, "Two", 4)) == Exit.DONE, capsys.readouterr().out
+    expected = [("delete", 1, None, None), ("update", 2, "Two", "p")]
+    assert orders.changes == expected
+    assert orders.command("reconcile") == Exit.DONE, capsys.readouterr().out
+
+    approved = ["--table", "dbo.orders (history)", "--approved-by", "Ada", "--reason", "x", "--wait", "0"]
+    codes = [orders.command("reload-table", *approved, "--request", "a") for _ in range(6)]
+    assert codes[-1] == Exit.DONE, capsys.readouterr().out
+    assert orders.tick(told("UPD", 2, "TWO", 5)) == Exit.DONE, capsys.readouterr().out
+    assert orders.changes == [*expected, ("update", 2, "TWO", "p")]
+
+    declare(orders, history=None)
+    codes = [orders.command("drop-table", *approved, "--request", "b") for _ in range(6)]
+    assert codes[-1] == Exit.DONE == orders.tick(told("UPD", 2, "end", 6)), capsys.readouterr().out
+    assert orders.current == [(2, "end", "p")] and not (orders.pipeline.zone / "dbo.schema" / "orders_history").exists()
+    assert orders.command("reconcile") == Exit.DONE, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"key": []}, "it is its own history"),
+        ({"complete_rows": True}, "parts of rows only"),
+        ({"where": "id > 1"}, "no last change"),
+        ({"history": {"target": "dbo/orders"}}, "is the same table"),
+        ({"extra_columns": {"operation": "id"}}, "choose another name"),
+    ],
+)
+def test_check_refuses_what_does_not_go_with_a_history_g194(
+    settings: dict[str, Any], what: str, tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = Histories(tmp_path, spark, {**ORDERS, "history": HISTORY, **settings})
+    assert orders.command("check") != Exit.DONE
+    assert what in "".join(capsys.readouterr())
