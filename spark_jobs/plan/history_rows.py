@@ -33,6 +33,11 @@ def place_of_key(key: str) -> str:
     return key.partition(":")[2].partition("[")[0]
 
 
+def row_key_of(key: str) -> str:
+    """The key of the row in such a key."""
+    return key[key.index("[") :]
+
+
 def _with_removed_rows(plan: TablePlan, changes: pa.Table, places: Sequence[int]) -> pa.Table:
     rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()
     removed = changes.select(["key", "cols", "before"]).take(pa.array(places))

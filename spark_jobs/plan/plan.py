@@ -8,7 +8,7 @@ changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,9 @@ from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.delimited_text import reads_as_null
 from open_mirroring.landing_zone.layout import RowMarker
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
-from spark_jobs.changelog.schema import DELETE, KEY_LEFT
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT, LOAD_MAJOR
 from spark_jobs.plan.certain_keys import certain_keys
+from spark_jobs.plan.history_rows import row_key_of
 from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.loaded_columns import doubt_by_deletes
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, types_of, with_rows
@@ -110,23 +111,29 @@ def _leave_out_loaded(planning: _Planning) -> None:
 def _leave_out_reloaded(planning: _Planning) -> None:
     """Leave out of a history the rows that a source's own full load sends again (G-194).
 
-    They are no changes, and nothing orders them among the rows of the first load, which they may contradict.
+    They are no changes, and nothing orders them among the rows of the first load. Below the horizon any is one of them.
     """
-    if planning.plan.keys_of_rows is None:
+    plan, changes = planning.plan, planning.changes
+    if plan.keys_of_rows is None or not loaded_rows(changes).num_rows:
         return
-    changes = planning.changes.sort_by([("batch", "ascending")])
-    loaded = loaded_rows(changes)["key"].to_pylist()
-    known = {*loaded_rows(planning.counting.history({*loaded}))["key"].to_pylist()} if loaded else set[str]()
-    if not known and len({*loaded}) == len(loaded):
-        return
-    again = []
-    for at, key in zip(pc.indices_nonzero(are_loaded(changes)).to_pylist(), loaded, strict=True):
-        if key in known:
-            again.append(at)
-        known.add(key)
+    bucket, (low, high) = pc.field("bucket"), plan.buckets
+    of_load = (pc.field("pos") < f"{LOAD_MAJOR};") & (bucket >= low) & (bucket < high)
+    known = planning.counting.any(of_load) if plan.horizon is None else changes.slice(0, 0)
+    first: dict[str, tuple[int, int, str]] = {}
+    for key, at in _places_of_loaded(known):
+        first[key] = min(first.get(key, at), at)
+    places = pc.indices_nonzero(are_loaded(changes)).to_pylist()
+    loaded = zip(places, _places_of_loaded(changes), strict=True)
+    again = [place for place, (key, at) in loaded if first.get(key) != at]
     arrived = planning.arrived()
     planning.changes = changes.filter(pc.invert(_mask(changes.num_rows, again)))
     planning.counts["duplicates"] += arrived - planning.arrived()
+
+
+def _places_of_loaded(changes: pa.Table) -> Iterator[tuple[str, tuple[int, int, str]]]:
+    """The row's key, and where it was read, of each row of a source's own full load."""
+    for line in loaded_rows(changes).select(["key", "batch", "place", "origin"]).to_pylist():
+        yield row_key_of(line["key"]), (line["batch"], line["place"], line["origin"])
 
 
 def _refuse_late(planning: _Planning) -> None:

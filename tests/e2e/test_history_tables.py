@@ -15,6 +15,8 @@ from tests.e2e.test_first_day import declare
 from tests.e2e.test_kept_rows import COLS, REMOVED_AT, Orders, told
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
+from tests.e2e.test_source_reloads import MD_A, WATCHED, A, Lines, accept, landed, load, of, ticked
+from tests.e2e.test_source_reloads import TABLES as RELOADED
 from tests.pipeline import in_order
 from tests.shaped_tables import FORMS, commits, mirrored, plain
 from workload_generator.history import SHOP_TABLES, random_history
@@ -183,3 +185,20 @@ def test_check_refuses_what_does_not_go_with_a_history_g194(
     orders = Histories(tmp_path, spark, {**ORDERS, "history": HISTORY, **settings})
     assert orders.command("check") != Exit.DONE
     assert what in "".join(capsys.readouterr())
+
+
+def test_a_reload_by_a_qlik_task_leaves_the_history_as_it_is_g194(tmp_path: Path, spark: Any) -> None:
+    """G-194, K-18, G-125: its table stops until the reload is accepted; the history goes on all the while."""
+    history = {"history": {"target": "dbo/a_history"}}
+    lines = Lines(tmp_path, spark, **WATCHED, tables=[{**RELOADED[0], **history}])
+    lines.send(MD_A, load(A, 1), load(A, 2), of(A, 3, number=5))
+    assert lines.tick() == Exit.DONE
+    lines.send(load(A, 1, "again"), load(A, 2, "again"), of(A, 4, number=9))
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
+    assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
+    lines.pipeline.service.poll()
+    assert lines.rows("a") == landed((1, "again"), (2, "again"), 4)
+    found = in_order(lines.pipeline.mirrored("dbo", "a_history"), ["_position", "id"])
+    changes = [(row["_operation"], row["id"], row["name"]) for row in found]
+    assert changes == [("load", 1, "Ada"), ("load", 2, "Ada"), ("insert", 3, "Ada"), ("insert", 4, "Ada")]
+    assert main(["reconcile", str(lines.pipeline.file)]) == Exit.DONE
