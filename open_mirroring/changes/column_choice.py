@@ -10,7 +10,7 @@ from typing import NamedTuple
 DELETED_AT = "deleted_at"
 """When a row was deleted that stays at the target (G-192)."""
 
-OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT)
+OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT, "valid_from", "valid_to")
 """Properties of a change for which the log keeps its commit time and transaction."""
 
 

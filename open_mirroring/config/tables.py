@@ -42,7 +42,7 @@ from open_mirroring.config.section import (
     SqlType,
 )
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
-from open_mirroring.landing_zone.schema import extra_columns
+from open_mirroring.landing_zone.schema import POSITION_KEY, extra_columns
 from open_mirroring.landing_zone.text_format import DATA_TYPES, NULL_TEXT, TextFormat
 from open_mirroring.storage.address import is_address
 
@@ -73,20 +73,21 @@ class History(Section):
         description="schema/table, or only table, in the mirrored database.",
         json_schema_extra={"pattern": "^[^/]+(/[^/]+)?$"},
     )
-    form: Literal["changes"] = Field(
+    form: Literal["changes", "scd2"] = Field(
         default="changes",
         description="changes: one row for each change, with `_operation`, `_commit_time`, `_position` and "
-        "`_transaction`. `extra_columns` may give these other names.",
+        "`_transaction`. scd2: one row for each version of a row, with `valid_from`, `valid_to` and `is_current` in "
+        "place of `_commit_time`; its key is that of the row with `_position`. `extra_columns` may give other names to "
+        "those that begin with _.",
     )
 
 
+_OF_CHANGES = {"operation": "_operation", "log_position": "_position", "transaction": "_transaction"}
 _HISTORY_COLUMNS = {
-    "operation": "_operation",
-    "commit_time": "_commit_time",
-    "log_position": "_position",
-    "transaction": "_transaction",
+    "changes": {"commit_time": "_commit_time", **_OF_CHANGES},
+    "scd2": {"valid_from": "valid_from", "valid_to": "valid_to", "is_current": "is_current", **_OF_CHANGES},
 }
-"""What a history says of each change, and the name of its column there."""
+"""What a history says of each change or version, and the name of its column there."""
 
 
 _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
@@ -596,10 +597,14 @@ class Table(Section):
 
     @property
     def history_table(self) -> Table | None:
-        """Its history as a table of its own: without key, for each change is a row that is only ever inserted."""
+        """Its history as a table of its own.
+
+        Changes have no key, as their rows are only ever inserted; versions are found by their row and its position.
+        """
         if self.history is None:
             return None
-        own = {"source": history_of(self.source), "target": self.history.target, "key": (), "append_only": True}
+        key = (*self.key, POSITION_KEY) if self.history.form == "scd2" else ()
+        own = {"source": history_of(self.source), "target": self.history.target, "key": key, "append_only": not key}
         without = dict.fromkeys(("history", "initial_load", "prove", "keys_never_change", "key_is_unique"))
         # A change before a column was added is right without it.
         others = {"on_delete": "remove", "require_reload_on_add": False}
@@ -619,7 +624,7 @@ class Table(Section):
         """The properties of a change that its extra columns contain, each with its name."""
         named = dict((everywhere if self.extra_columns is None else self.extra_columns).named)
         if self.keys_of_rows is not None:
-            named = {**_HISTORY_COLUMNS, **named}
+            named = {**_HISTORY_COLUMNS["scd2" if self.key else "changes"], **named}
         deleted_at = named.pop(DELETED_AT, f"_{DELETED_AT}")
         return (*named.items(), *([(DELETED_AT, deleted_at)] if self.keeps_deleted else []))
 

@@ -19,7 +19,7 @@ def history_rows(plan: TablePlan, changes: pa.Table) -> pa.Table:
     A change that removes a row has the values of its before image, and those of its key. Without them a history would
     not show which row was removed. Of any other table the changes are as they were.
     """
-    if plan.keys_of_rows is None:
+    if plan.keys_of_rows is None or plan.has_versions:
         return changes
     removes = pc.and_(pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT])), pc.is_null(changes["row"]))
     if places := pc.indices_nonzero(removes).to_pylist():

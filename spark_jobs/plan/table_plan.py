@@ -122,6 +122,11 @@ class TablePlan:
     buckets: tuple[int, int] = (-1, 64)
 
     @property
+    def has_versions(self) -> bool:
+        """Whether it is a history of versions, each with its own end (G-195)."""
+        return self.keys_of_rows is not None and bool(self.keys)
+
+    @property
     def incomplete_up_to(self) -> str | None:
         """The order up to which the log may lack rows of the table; None: it has all of them."""
         if self.horizon is not None:

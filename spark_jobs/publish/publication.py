@@ -167,7 +167,8 @@ class Preparation:
         top, history = None, tuple[str, ...]()
         if lowest is not None:
             top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
-            history = self._history(known, highest, "" if columns.completing or columns.keeping else lowest)
+            is_whole = columns.completing or columns.keeping or (keys_of_rows is not None and bool(state.keys))
+            history = self._history(known, highest, "" if is_whole else lowest)
         is_loaded = state.start.load_state == "loaded" and load_epoch(generation) not in epochs
         return TablePlan(
             logged_as(state.source),

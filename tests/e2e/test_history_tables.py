@@ -202,3 +202,62 @@ def test_a_reload_by_a_qlik_task_leaves_the_history_as_it_is_g194(tmp_path: Path
     changes = [(row["_operation"], row["id"], row["name"]) for row in found]
     assert changes == [("load", 1, "Ada"), ("load", 2, "Ada"), ("insert", 3, "Ada"), ("insert", 4, "Ada")]
     assert main(["reconcile", str(lines.pipeline.file)]) == Exit.DONE
+
+
+VERSIONS = [{**table, "history": {**table["history"], "form": "scd2"}} for table in TABLES]
+
+
+def expected_versions(made: Any, table: Any) -> Counter[str]:
+    """Each version of each row by its key, how many there were before, and whether a change ended it."""
+    types = {column.name: column.sql_type for column in table.columns}
+    found: dict[tuple[str, ...], list[tuple[dict[str, Any], bool]]] = {}
+    for change in commits(made):
+        before, after = change.before, change.after
+        if change.table.full_name != table.full_name:
+            continue
+        if before is not None and (versions := found.get(table.key_of(before))):
+            row, is_current = versions[-1]
+            if is_current and row == dict(before):  # else another row took the key in this transaction
+                versions[-1] = (row, False)
+        if after is not None:
+            versions = found.setdefault(table.key_of(after), [])
+            versions[-1:] = [(row, False) for row, _ in versions[-1:]]
+            versions.append((dict(after), True))
+    return Counter(
+        plain({**{name: typed(types[name], text) for name, text in row.items()}, "at": at, "is_current": is_current})
+        for versions in found.values()
+        for at, (row, is_current) in enumerate(versions)
+    )
+
+
+def shown_versions(pipeline: Any, table: Any) -> Counter[str]:
+    """The same as the target has it; no version overlaps another one of its key, nor leaves a hole but by a delete."""
+    found = Counter[str]()
+    by_key: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in in_order(pipeline.mirrored("shop", f"{table.name}_history"), ["_position"]):
+        by_key.setdefault(tuple(row[name] for name in table.key), []).append(row)
+    for versions in by_key.values():
+        for at, row in enumerate(versions):
+            later = versions[at + 1] if at + 1 < len(versions) else None
+            assert row["valid_from"] is not None and row["is_current"] == (row["valid_to"] is None)
+            assert row["is_current"] or row["valid_from"] <= row["valid_to"]
+            if later is not None:
+                assert row["valid_to"] <= later["valid_from"]
+            own = {name: value for name, value in row.items() if not name.startswith(("_", "valid_"))}
+            found[plain({**own, "at": at})] += 1
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_history_has_each_version_and_its_current_ones_are_the_table_g195(
+    form: str, tmp_path: Path, spark: Any
+) -> None:
+    """G-195: key changes, exchanged keys, keys that come back; late, repeated and over kills."""
+    made = random_history(94, 60)
+    pipeline = mirrored(form, made, tmp_path, spark, VERSIONS, publish={"max_rows_per_file": 3})
+    for table in SHOP_TABLES:
+        assert shown_versions(pipeline, table) == expected_versions(made, table), table.name
+        names = [column.name for column in table.columns]
+        current = [row for row in pipeline.mirrored("shop", f"{table.name}_history") if row["is_current"]]
+        mirror = pipeline.mirrored("shop", table.name)
+        assert Counter(plain({name: row[name] for name in names}) for row in current) == Counter(map(plain, mirror))

@@ -63,7 +63,11 @@ def _property_of(tells: str, changes: pa.Table, source: str, placed: bool) -> pa
         # NULL would show a row that is there: an unknown time is the same instant for all.
         known = pc.fill_null(times(_texts(changes, "committed")), pa.scalar(_UNKNOWN, _TIME))
         return pc.if_else(_are_removed(changes), known, pa.scalar(None, _TIME))
-    return times(_texts(changes, "committed")) if tells == "commit_time" else _texts(changes, "transaction")
+    if tells == "is_current":
+        return changes[tells].combine_chunks()
+    if tells == "transaction":
+        return _texts(changes, tells)
+    return times(_texts(changes, "valid_to" if tells == "valid_to" else "committed"))
 
 
 def _are_removed(changes: pa.Table) -> pa.Array:
