@@ -235,7 +235,7 @@ def _rows(table: Table) -> Iterator[str]:
     if table.history is not None:
         yield f"their history is in {table.history.target}"
     if table.keys_of_rows is not None:
-        yield f"one for each change of {'.'.join(table.source_name)}"
+        yield f"one for each {'version' if table.key else 'change'} of a row of {'.'.join(table.source_name)}"
     if table.append_only:
         yield "only appended to, files without markers"
 

@@ -21,7 +21,7 @@ _HEAD = """\
 # the folder above this file's. Never write a secret here: name a connection, and set it as AIRFLOW_CONN_<NAME>.
 # For each table you may choose rows (`where: "country = 'DE'"`), keep deleted ones (`on_delete: keep`), or promise that
 # it is only appended to (`append_only: true`, with `key: []`). Each change may be kept in a second table
-# (`history: {target: dbo/orders_history}`).
+# (`history: {target: dbo/orders_history}`), or each version of a row (with `form: scd2`).
 
 """
 

@@ -261,3 +261,70 @@ def test_a_history_has_each_version_and_its_current_ones_are_the_table_g195(
         current = [row for row in pipeline.mirrored("shop", f"{table.name}_history") if row["is_current"]]
         mirror = pipeline.mirrored("shop", table.name)
         assert Counter(plain({name: row[name] for name in names}) for row in current) == Counter(map(plain, mirror))
+
+
+SCD2 = {"target": "dbo/orders_history", "form": "scd2"}
+
+
+class Versions(Histories):
+    """A mirror of one table with its versions."""
+
+    @property
+    def versions(self) -> list[tuple[Any, ...]]:
+        """Key and name of each version, and whether it has a beginning and an end."""
+        found = in_order(self.pipeline.mirrored("dbo", "orders_history"), ["id", "_position"])
+        assert all(row["is_current"] == (row["valid_to"] is None) for row in found)
+        return [(row["id"], row["name"], row["valid_from"] is not None, row["valid_to"] is not None) for row in found]
+
+
+def test_a_late_change_splits_the_version_that_it_belongs_to_g195(tmp_path: Path, spark: Any) -> None:
+    """G-195, G-05: in one batch or in many, in any order, with repetitions: the same versions."""
+    move = event("UPD", {"id": "4", "name": "moved", "photo": "p"}, {"id": "1"}, cols=COLS, commit=8) + b"\n"
+    story = [
+        told("INS", 1, "one", 1), told("UPD", 1, "two", 2), told("UPD", 1, "three", 3), told("DEL", 1, "", 5),
+        told("INS", 1, "back", 6), move, told("DEL", 9, "", 9), told("INS", 3, "end", 99),
+    ]  # fmt: skip
+    expected = [
+        (1, "one", True, True),
+        (1, "two", True, True),
+        (1, "three", True, True),
+        (1, "back", True, True),
+        (3, "end", True, False),
+        (4, "moved", True, False),
+    ]
+    for number, order in enumerate([[*range(8)], [7, 6, 5, 4, 3, 2, 1, 0], [0, 2, 4, 1, 0, 3, 5, 2, 6, 7]]):
+        for at_once in (1, 3):
+            mirror = Versions(tmp_path / f"{number}-{at_once}", spark, {**ORDERS, "history": SCD2})
+            for at in range(0, len(order), at_once):
+                assert mirror.tick(*(story[one] for one in order[at : at + at_once])) == Exit.DONE
+            assert mirror.versions == expected, (order, at_once)
+            assert mirror.current == [(3, "end", "p"), (4, "moved", "p")]
+            assert mirror.command("reconcile") == Exit.DONE
+
+
+def test_loaded_rows_are_the_first_versions_and_a_lost_ledger_is_made_again_g195(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-195, G-08: maintenance keeps what a late change needs; a reload of either table changes nothing."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "export.csv").write_text("id,name,photo\n1,Ada,p\n2,Eve,p\n")
+    orders = Versions(tmp_path / "shop", spark, {**ORDERS, "initial_load": LOAD, "history": SCD2})
+    assert orders.command("initial-load") == Exit.DONE == orders.command("tick"), capsys.readouterr().out
+    assert orders.versions == [(1, "Ada", False, False), (2, "Eve", False, False)]
+    assert orders.tick(told("UPD", 1, "Joe", 11), told("DEL", 2, "", 12)) == Exit.DONE
+    expected = [(1, "Ada", False, True), (1, "Joe", True, False), (2, "Eve", False, True)]
+    assert orders.versions == expected
+    assert orders.command("maintain") == Exit.DONE == orders.command("reconcile"), capsys.readouterr().out
+
+    forget(orders.pipeline)
+    code, text = said(capsys, orders.pipeline, "rebuild-ledger", *APPLY)
+    assert code == Exit.DONE, text
+    assert orders.tick(told("UPD", 1, "late", 10), told("UPD", 1, "Joe", 11)) == Exit.DONE, capsys.readouterr().out
+    expected[1:1] = [(1, "late", True, True)]
+    assert orders.versions == expected
+
+    table = ["--approved-by", "Ada", "--reason", "x", "--wait", "0", "--table"]
+    for source in ("dbo.orders (history)", "dbo.orders"):
+        codes = [orders.command("reload-table", *table, source, "--request", source) for _ in range(6)]
+        assert codes[-1] == Exit.DONE, capsys.readouterr().out
+        assert orders.command("tick") == Exit.DONE and orders.versions == expected, capsys.readouterr().out
