@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,19 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.e2e.test_first_day import declare
+from tests.e2e.test_histories import slices
 from tests.e2e.test_kept_rows import COLS, REMOVED_AT, Orders, told
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
 from tests.e2e.test_source_reloads import MD_A, WATCHED, A, Lines, accept, landed, load, of, ticked
 from tests.e2e.test_source_reloads import TABLES as RELOADED
-from tests.pipeline import in_order
+from tests.e2e.test_transaction_cut import DELIVERY, PARTITIONED, complete_below
+from tests.pipeline import Pipeline, in_order
 from tests.shaped_tables import FORMS, commits, mirrored, plain
+from workload_generator.ces import CesOptions, commit_lsn, render
 from workload_generator.history import SHOP_TABLES, random_history
 from workload_generator.sql_values import typed
+from workload_generator.transports import json_lines
 
 TABLES = [
     {
@@ -187,9 +192,10 @@ def test_check_refuses_what_does_not_go_with_a_history_g194(
     assert what in "".join(capsys.readouterr())
 
 
-def test_a_reload_by_a_qlik_task_leaves_the_history_as_it_is_g194(tmp_path: Path, spark: Any) -> None:
+@pytest.mark.parametrize("form", ["changes", "scd2"])
+def test_a_reload_by_a_qlik_task_leaves_the_history_as_it_is_g194(form: str, tmp_path: Path, spark: Any) -> None:
     """G-194, K-18, G-125: its table stops until the reload is accepted; the history goes on all the while."""
-    history = {"history": {"target": "dbo/a_history"}}
+    history = {"history": {"target": "dbo/a_history", "form": form}}
     lines = Lines(tmp_path, spark, **WATCHED, tables=[{**RELOADED[0], **history}])
     lines.send(MD_A, load(A, 1), load(A, 2), of(A, 3, number=5))
     assert lines.tick() == Exit.DONE
@@ -328,3 +334,55 @@ def test_loaded_rows_are_the_first_versions_and_a_lost_ledger_is_made_again_g195
         codes = [orders.command("reload-table", *table, source, "--request", source) for _ in range(6)]
         assert codes[-1] == Exit.DONE, capsys.readouterr().out
         assert orders.command("tick") == Exit.DONE and orders.versions == expected, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["changes", "scd2"])
+def test_a_history_ends_at_a_whole_transaction_g194_g195_c88(form: str, tmp_path: Path, spark: Any) -> None:
+    """G-194, G-195, I4: what it shows are the changes of the source up to a commit."""
+    made = random_history(95, 60)
+    messages = render(made.changes, CesOptions(seed=9), DELIVERY)
+    tables, shows, expects = TABLES, shown, expected_changes
+    if form == "scd2":
+        tables, shows, expects = VERSIONS, shown_versions, expected_versions
+    pipeline = Pipeline(tmp_path, spark, tables, source=PARTITIONED, consistency="transaction")
+    rows = 0
+    for at, part in enumerate(slices(messages, 4)):
+        pipeline.deliver(f"{at}.jsonl", json_lines(part, layout="wrapped"))
+        pipeline.tick()
+        below = complete_below(pipeline)
+        whole = replace(made, changes=[one for one in made.changes if commit_lsn(one.txn).replace(":", "") < below])
+        for table in SHOP_TABLES:
+            if expected := expects(whole, table):
+                assert shows(pipeline, table) == expected, (at, table.name)
+                rows = expected.total()
+    assert rows > 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", ["changes", "scd2"])
+def test_spark_s_workers_make_the_same_histories_g194_g195(form: str, tmp_path: Path, spark_workers: Any) -> None:
+    made = random_history(94, 60)
+    tables, shows, expects = TABLES, shown, expected_changes
+    if form == "scd2":
+        tables, shows, expects = VERSIONS, shown_versions, expected_versions
+    pipeline = mirrored("ces", made, tmp_path, spark_workers, tables)
+    for table in SHOP_TABLES:
+        assert shows(pipeline, table) == expects(made, table), table.name
+
+
+@pytest.mark.parametrize("form", ["changes", "scd2"])
+def test_a_row_that_cannot_be_typed_ends_no_version_g194_g195(form: str, tmp_path: Path, spark: Any) -> None:
+    """G-09: the other changes of its key are there, and the run reports the loss."""
+    cols = (("id", "int"), ("name", "nvarchar(9)"), ("born", "date"))
+
+    def born(operation: str, text: str, at: int) -> bytes:
+        row = {"id": "1", "name": str(at), "born": text}
+        return event(operation, row, None if operation == "INS" else {"id": "1"}, cols=cols, commit=at) + b"\n"
+
+    orders = Versions(tmp_path, spark, {**ORDERS, "history": {**HISTORY, "form": form}})
+    told_ = born("INS", "2020-01-01", 1), born("UPD", "never", 2)
+    assert orders.tick(*told_) == Exit.DONE_WITH_LOSSES
+    assert orders.tick(born("UPD", "2020-01-03", 3)) == Exit.DONE_WITH_LOSSES
+    found = in_order(orders.pipeline.mirrored("dbo", "orders_history"), ["_position"])
+    assert [row["name"] for row in found] == ["1", "3"]
+    assert orders.command("reconcile") == Exit.DONE_WITH_LOSSES
