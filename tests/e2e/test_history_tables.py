@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.page.views import table as page_of_table
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.e2e.test_first_day import declare
@@ -161,6 +163,14 @@ def test_a_history_may_be_declared_later_and_begins_with_the_next_change_g194(
     assert orders.changes == expected
     assert orders.command("reconcile") == Exit.DONE, capsys.readouterr().out
 
+    now, mirror, ledger = datetime.now(UTC), orders.pipeline.mirror, orders.pipeline.ledger
+    shown_of = [page_of_table(mirror, ledger, source, now) for source in ("dbo.orders", "dbo.orders (history)")]
+    assert [one and one["rows"] for one in shown_of] == [
+        ["their history is in dbo/orders_history"],
+        ["one for each change of a row of dbo.orders", "only appended to, files without markers"],
+    ]
+    assert all(one is not None and one["adds_up"] for one in shown_of)
+
     approved = ["--table", "dbo.orders (history)", "--approved-by", "Ada", "--reason", "x", "--wait", "0"]
     codes = [orders.command("reload-table", *approved, "--request", "a") for _ in range(6)]
     assert codes[-1] == Exit.DONE, capsys.readouterr().out
@@ -267,6 +277,9 @@ def test_a_history_has_each_version_and_its_current_ones_are_the_table_g195(
         current = [row for row in pipeline.mirrored("shop", f"{table.name}_history") if row["is_current"]]
         mirror = pipeline.mirrored("shop", table.name)
         assert Counter(plain({name: row[name] for name in names}) for row in current) == Counter(map(plain, mirror))
+        page = page_of_table(pipeline.mirror, pipeline.ledger, f"{table.full_name} (history)", datetime.now(UTC))
+        assert page is not None and page["adds_up"], page
+    assert sum(expected_versions(made, table).total() for table in SHOP_TABLES) > 100
 
 
 SCD2 = {"target": "dbo/orders_history", "form": "scd2"}
