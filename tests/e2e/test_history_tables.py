@@ -13,11 +13,13 @@ import pytest
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.page.views import table as page_of_table
 from spark_jobs.cli.command_line import main
+from spark_jobs.maintain import maintain
 from tests.ces_messages import event
 from tests.e2e.test_first_day import declare
 from tests.e2e.test_histories import slices
 from tests.e2e.test_kept_rows import COLS, REMOVED_AT, Orders, told
 from tests.e2e.test_lost_ledger import forget, said
+from tests.e2e.test_maintain import grow_old
 from tests.e2e.test_rebuild_ledger import APPLY
 from tests.e2e.test_source_reloads import MD_A, WATCHED, A, Lines, accept, landed, load, of, ticked
 from tests.e2e.test_source_reloads import TABLES as RELOADED
@@ -399,3 +401,22 @@ def test_a_row_that_cannot_be_typed_ends_no_version_g194_g195(form: str, tmp_pat
     found = in_order(orders.pipeline.mirrored("dbo", "orders_history"), ["_position"])
     assert [row["name"] for row in found] == ["1", "3"]
     assert orders.command("reconcile") == Exit.DONE_WITH_LOSSES
+
+
+@pytest.mark.parametrize(("form", "dropped"), [("changes", 99), ("scd2", 0)])
+def test_maintenance_drops_what_changes_need_no_more_and_keeps_versions_g194_g195(
+    form: str, dropped: int, tmp_path: Path, spark: Any
+) -> None:
+    """G-05, G-194, G-195: the end of a version may be published again only while the log has its row."""
+    table = {**ORDERS, "history": {**HISTORY, "form": form}}
+    orders = Versions(tmp_path, spark, table)
+    assert orders.tick(told("INS", 1, "one", 1)) == Exit.DONE
+    grow_old(orders.pipeline, 99)
+    assert orders.tick(told("UPD", 1, "two", 2)) == Exit.DONE
+    grow_old(orders.pipeline, 100)
+    done = maintain(orders.pipeline.mirror, orders.pipeline.ledger)
+    assert done.dropped_batch == dropped, done
+    assert orders.tick(told("UPD", 1, "three", 3)) == Exit.DONE == orders.tick(told("UPD", 1, "three", 3))
+    found = in_order(orders.pipeline.mirrored("dbo", "orders_history"), ["_position"])
+    assert [row["name"] for row in found] == ["one", "two", "three"]
+    assert orders.command("reconcile") == Exit.DONE
