@@ -130,9 +130,10 @@ def _tables(
     contents = reader.contents(dict.fromkeys(states, 0), reader.mirror().committed)
     epochs, horizons = reader.epochs(s.id for s in states.values()), reader.horizons(states.values())
     completing = {table.source for table in mirror.tables if table.complete_rows or table.keeps_deleted}
+    completing |= {table.source for table in mirror.targets if table.keys_of_rows is not None and table.key}
     bound = ExtractLedger(ledger, mirror.name).bound()
     transport = transport_of(mirror)
-    named = {table.source: ".".join(table.source_name) for table in mirror.tables}
+    named = {table.source: ".".join(table.source_name) for table in mirror.targets}
     found = {}
     for source, state in states.items():
         again = transport.reread_from(named.get(source, source), bound)

@@ -86,11 +86,11 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     records = _records(mirror, root)
     found_log = _found_log(mirror, root, records)
     _refuse_joined(mirror, found_log)
-    declared = {table.source: declaration(table) for table in mirror.tables}
+    declared = {table.source: declaration(table) for table in mirror.targets}
     store = open_store(address)
-    objects = list_tables(store, [table.folder for table in mirror.tables])
+    objects = list_tables(store, [table.folder for table in mirror.targets])
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        tables = [_found_table(store, table, objects[table.folder], pool) for table in mirror.tables]
+        tables = [_found_table(store, table, objects[table.folder], pool) for table in mirror.targets]
     if not any(table.files or table.incarnation for table in tables):
         way_out = (
             "name a new `ledger` and a new `change_log` in the mirror file: it starts from scratch, nothing is lost"
@@ -127,7 +127,7 @@ def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundL
         return
     end = f"/{layout.INCARNATION_FILE}"
     marked = {info.path.removesuffix(end) for info in store.list("") if info.path.endswith(end)}
-    unnamed = sorted(marked - {table.folder for table in mirror.tables})
+    unnamed = sorted(marked - {table.folder for table in mirror.targets})
     # A folder whose files do not say whose they are counts as ours: the other answer would be silent.
     if left := [folder for folder in unnamed if _owner(store, folder) in (None, mirror.name)]:
         what = f"the landing zone holds tables that the mirror file does not name: {left}"
@@ -227,7 +227,7 @@ def _settle(
         stop_unknown(scratch, decision, planned)
         return planned
     work, published = planned
-    folders = {table.source: table.folder for table in mirror.tables}
+    folders = {table.source: table.folder for table in mirror.targets}
     seal_last(
         scratch, mirror.name, folders[decision.found.source], decision, work.staged.files[published:], work.details
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.history_names import is_history
 from open_mirroring.changes.log_position import LOAD_MAJOR, is_load_epoch
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
@@ -172,7 +173,7 @@ def _searching(
         for epoch in above:
             if ordinals[epoch] == horizon.ordinal:
                 above[epoch] = max(above[epoch], f"{horizon.major};")
-    if not (state.keys and above):
+    if not (state.keys and above) or is_history(state.source):
         return []
     is_loaded = state.start.load_plan is not None or any(part.lowest.startswith(f"{LOAD_MAJOR}:") for part in parts)
     begins = not (is_loaded or unusable) and horizon is None and len({part.epoch for part in parts}) == 1

@@ -303,7 +303,7 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
 
 def declared_table(mirror: Mirror, source: str) -> Table:
     """The table's settings in the mirror file; raises ``ARGUMENT_INVALID`` if it has no such table."""
-    declared = {table.source: table for table in mirror.tables}
+    declared = {table.source: table for table in mirror.targets}
     if source not in declared:
         raise table_unknown(mirror.name, [source], declared)
     return declared[source]

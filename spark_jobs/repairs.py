@@ -77,7 +77,7 @@ def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: P
 def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
     life = (mirror.name, state.id, state.row.generation, _first_number(reader, state, lost))
     footer = Footer(*life, lost.batch_from, lost.batch_to, "load" if lost.kind == "load" else "changes")
-    append_only = any(table.append_only for table in mirror.tables if table.source == state.source)
+    append_only = any(table.append_only for table in mirror.targets if table.source == state.source)
     target = StageTarget(state.folder, 1, footer, mirror.publish.compression, state.text, append_only)
     positions = lost.first_position, lost.last_position
     return stage_no_rows(zone_address(mirror), target, state.columns.columns, state.keys, positions)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 DELETED_AT = "deleted_at"
 """When a row was deleted that stays at the target (G-192)."""
 
-OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT)
+OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT, "valid_from", "valid_to")
 """Properties of a change for which the log keeps its commit time and transaction."""
 
 
@@ -21,7 +21,8 @@ class ColumnChoice(NamedTuple):
     spelled as listed matches. *listed* None means every column that is not excluded. *fitting* (the patterns in
     `columns`), *excluded* and *hashed* may contain ``*`` for any characters. *types* and *renamed* pair a column with
     its type or name at the target. *extra* pairs a property of the change, such as ``commit_time``, with the column
-    that gets it (G-118). *where* is the condition for rows, in its one spelling (G-193).
+    that gets it (G-118). *where* is the condition for rows, in its one spelling (G-193). *dated*: a history needs the
+    commit time and transaction of each change (G-194).
     """
 
     listed: tuple[str, ...] | None = None
@@ -32,11 +33,12 @@ class ColumnChoice(NamedTuple):
     hashed: tuple[str, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()
     where: str = ""
+    dated: bool = False
 
     @property
     def logs_transactions(self) -> bool:
-        """Whether the change log keeps commit time and transaction of each change, as some `extra_columns` need."""
-        return any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
+        """Whether the change log keeps commit time and transaction of each change, as some settings need."""
+        return self.dated or any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
 
     @property
     def is_all(self) -> bool:

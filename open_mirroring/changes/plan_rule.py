@@ -91,19 +91,18 @@ def plan_key(
         RowUntold: it cannot be decided which of two rows left the key last.
     """
 
-    def is_new(change: Logged) -> bool:
-        above = published_position is not None and change.position.order > published_position
-        return above or change.batch > published_batch
+    def is_fresh(change: Logged) -> bool:
+        return is_new(change, published_batch, published_position)
 
-    unique, repetitions, conflict = _distinct(changes)
+    unique, repetitions, conflict = distinct(changes)
     if conflict:
         return KeyPlan(None, conflict=conflict)
-    duplicates = sum(map(is_new, repetitions))
-    fresh = sum(is_new(change) and change.position not in untypable for change in unique)
+    duplicates = sum(map(is_fresh, repetitions))
+    fresh = sum(is_fresh(change) and change.position not in untypable for change in unique)
     newest = deciding(unique, untypable, lambda _: True, keeps=keeps)
     try:
-        held = [c for c in unique if not is_new(c)]
-        had = deciding(held, untypable, lambda change: not is_new(change), keeps=keeps)
+        held = [c for c in unique if not is_fresh(c)]
+        had = deciding(held, untypable, lambda change: not is_fresh(change), keeps=keeps)
     except RowUntold:
         had = None
     if newest is None or (had is not None and newest == had):
@@ -114,7 +113,13 @@ def plan_key(
     return KeyPlan(newest, None, None, duplicates, 0, max(0, fresh - 1), int(not fresh), unverified)
 
 
-class _Distinct(NamedTuple):
+def is_new(change: Logged, published_batch: int, published_position: str | None) -> bool:
+    """Whether the target lacks a change: it is in a later batch, or above the published position."""
+    above = published_position is not None and change.position.order > published_position
+    return above or change.batch > published_batch
+
+
+class Distinct(NamedTuple):
     """The changes of a key newest first, one per position; their repetitions; and the contradiction, if any."""
 
     unique: list[Logged]
@@ -122,18 +127,19 @@ class _Distinct(NamedTuple):
     conflict: tuple[Logged, Logged] | None = None
 
 
-def _distinct(changes: Sequence[Logged]) -> _Distinct:
+def distinct(changes: Sequence[Logged]) -> Distinct:
+    """The changes of a key, each position once."""
     unique: list[Logged] = []
     repetitions: list[Logged] = []
     for change in sorted(changes, key=lambda change: (change.position, change.batch), reverse=True):
         if unique and unique[-1].position == change.position:
             if not same_content(unique[-1], change):
-                return _Distinct(unique, repetitions, (change, unique[-1]))
+                return Distinct(unique, repetitions, (change, unique[-1]))
             repetitions.append(unique[-1])
             unique[-1] = change  # the earlier batch, because it sorts later
         elif unique and unique[-1].position[:3] == change.position[:3]:
             # No change both sets and removes a row: the halves of a key change are of two keys.
-            return _Distinct(unique, repetitions, (change, unique[-1]))
+            return Distinct(unique, repetitions, (change, unique[-1]))
         else:
             unique.append(change)
-    return _Distinct(unique, repetitions)
+    return Distinct(unique, repetitions)

@@ -418,6 +418,12 @@ class Mirror(Section):
         return self._tables
 
     @property
+    def targets(self) -> tuple[Table, ...]:
+        """Every table of the mirrored database: the mirrored tables, and their histories (G-194)."""
+        histories = (table.history_table for table in self._tables)
+        return (*self._tables, *(table for table in histories if table is not None))
+
+    @property
     def placed_tables(self) -> tuple[tuple[SettingPath, Table], ...]:
         """The mirrored tables, each with the path of its setting in the file, such as ``("tables", 0)``."""
         written = [(("tables", at), table) for at, table in _tables_of(self.entries)]
@@ -592,7 +598,8 @@ def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterato
 
 
 def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
-    for at, table in _tables_of(entries):
+    tables = [(at, one) for at, table in _tables_of(entries) for one in (table, table.history_table) if one is not None]
+    for at, table in tables:
         for name in table.taken_names(before.get("extra_columns", ExtraColumns())):
             what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
             yield Mistake(

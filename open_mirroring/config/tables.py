@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from open_mirroring.changes.column_choice import DELETED_AT, ColumnChoice, lacking, plain_names
+from open_mirroring.changes.history_names import history_of, logged_as
 from open_mirroring.config import names
 from open_mirroring.config.problems import Mistake, SettingPath
 from open_mirroring.config.row_filter import Condition, parse_condition
@@ -41,7 +42,7 @@ from open_mirroring.config.section import (
     SqlType,
 )
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
-from open_mirroring.landing_zone.schema import extra_columns
+from open_mirroring.landing_zone.schema import POSITION_KEY, extra_columns
 from open_mirroring.landing_zone.text_format import DATA_TYPES, NULL_TEXT, TextFormat
 from open_mirroring.storage.address import is_address
 
@@ -63,6 +64,30 @@ OnReload = Literal["stop", "rebuild"]
 
 OnDelete = Literal["remove", "keep"]
 """What to do at the target with a row that was deleted at the source."""
+
+
+class History(Section):
+    """A second target of a source table, with every change of its rows (G-194)."""
+
+    target: Annotated[str, AfterValidator(names.check_target)] = Field(
+        description="schema/table, or only table, in the mirrored database.",
+        json_schema_extra={"pattern": "^[^/]+(/[^/]+)?$"},
+    )
+    form: Literal["changes", "scd2"] = Field(
+        default="changes",
+        description="changes: one row for each change, with `_operation`, `_commit_time`, `_position` and "
+        "`_transaction`. scd2: one row for each version of a row, with `valid_from`, `valid_to` and `is_current` in "
+        "place of `_commit_time`; its key is that of the row with `_position`. `extra_columns` may give other names to "
+        "those that begin with _.",
+    )
+
+
+_OF_CHANGES = {"operation": "_operation", "log_position": "_position", "transaction": "_transaction"}
+_HISTORY_COLUMNS = {
+    "changes": {"commit_time": "_commit_time", **_OF_CHANGES},
+    "scd2": {"valid_from": "valid_from", "valid_to": "valid_to", "is_current": "is_current", **_OF_CHANGES},
+}
+"""What a history says of each change or version, and the name of its column there."""
 
 
 _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
@@ -383,6 +408,14 @@ def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] |
     return what, "leave it out of `hash`, or of the mirror by `columns` and `key`"
 
 
+_WITHOUT_HISTORY = {
+    "complete_rows": "its changes contain parts of rows only",
+    "where": "a row that no longer fulfils it has no last change",
+    "delimited_text": "a history has other columns than are declared for it",
+}
+"""Settings of a table that can have no history, each with the reason."""
+
+
 class Table(Section):
     """One mirrored table."""
 
@@ -473,6 +506,11 @@ class Table(Section):
         description="A promise that rows are only ever inserted: the files have no marker column, so that the service "
         "may read them faster. Needs `key: []`. An update or delete stops the table.",
     )
+    history: History | None = Field(
+        default=None,
+        description="A further table with the history of this one. Needs a `key`. It begins with the first change that "
+        "is read after it was declared; an initial load then goes through the log.",
+    )
     topic: str | None = Field(
         default=None,
         min_length=1,
@@ -501,6 +539,7 @@ class Table(Section):
     _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
     _extra_everywhere: ExtraColumns = PrivateAttr(default=ExtraColumns())
     _joined: bool = PrivateAttr(default=False)
+    _keys_of_rows: tuple[str, ...] | None = PrivateAttr(default=None)
 
     @property
     def folder(self) -> str:
@@ -522,9 +561,10 @@ class Table(Section):
         """Whether the rows of the initial load are written to the change log first, like changes.
 
         This is needed if later changes complete the loaded rows (G-04), if deleted rows keep their last values (G-192),
-        and for delimited text, so that all files have one format.
+        for a history, whose first rows they are (G-194), and for delimited text, so that all files have one format.
         """
-        return bool(self.complete_rows) or self.keeps_deleted or self.delimited_text is not None
+        through_log = self.complete_rows or self.keeps_deleted or self.history is not None
+        return bool(through_log) or self.delimited_text is not None
 
     @property
     def keeps_deleted(self) -> bool:
@@ -546,7 +586,29 @@ class Table(Section):
 
     @property
     def source_name(self) -> names.SourceName:
-        return names.split_source_name(self.source)
+        return names.split_source_name(logged_as(self.source))
+
+    @property
+    def keys_of_rows(self) -> tuple[str, ...] | None:
+        """Of a history the key of the rows whose changes it has, which is not its own; None for any other table."""
+        return self._keys_of_rows
+
+    @property
+    def history_table(self) -> Table | None:
+        """Its history as a table of its own.
+
+        Changes have no key, as their rows are only ever inserted; versions are found by their row and its position.
+        """
+        if self.history is None:
+            return None
+        key = (*self.key, POSITION_KEY) if self.history.form == "scd2" else ()
+        own = {"source": history_of(self.source), "target": self.history.target, "key": key, "append_only": not key}
+        without = dict.fromkeys(("history", "initial_load", "prove", "keys_never_change", "key_is_unique"))
+        # A change before a column was added is right without it.
+        others = {"on_delete": "remove", "require_reload_on_add": False}
+        table = self.model_copy(update={**own, **without, **others})
+        table._keys_of_rows = self.key
+        return table
 
     @property
     def chosen(self) -> ColumnChoice:
@@ -554,11 +616,13 @@ class Table(Section):
         hashed, extra = (*self.hash, *self._hashed_everywhere), self._extra(self._extra_everywhere)
         where = "" if self.row_filter is None else str(self.row_filter)
         chosen = _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
-        return chosen._replace(where=where)
+        return chosen._replace(where=where, dated=self.history is not None)
 
     def _extra(self, everywhere: ExtraColumns) -> tuple[tuple[str, str], ...]:
         """The properties of a change that its extra columns contain, each with its name."""
         named = dict((everywhere if self.extra_columns is None else self.extra_columns).named)
+        if self.keys_of_rows is not None:
+            named = {**_HISTORY_COLUMNS["scd2" if self.key else "changes"], **named}
         deleted_at = named.pop(DELETED_AT, f"_{DELETED_AT}")
         return (*named.items(), *([(DELETED_AT, deleted_at)] if self.keeps_deleted else []))
 
@@ -700,6 +764,18 @@ class Table(Section):
         if value and info.data.get("delimited_text") is not None:
             raise names.unfit("files of delimited text keep their marker column", "leave out `append_only`")
         return value
+
+    @field_validator("history")
+    @classmethod
+    def _history(cls, history: History | None, info: ValidationInfo) -> History | None:
+        if history is None:
+            return None
+        if info.data.get("key") == ():
+            raise names.unfit("a table without key accepts inserts only: it is its own history", "leave out `history`")
+        for setting, why in _WITHOUT_HISTORY.items():
+            if info.data.get(setting):
+                raise names.unfit(f"`history` does not go with `{setting}`: {why}", "leave one of them out")
+        return history
 
     @field_validator("initial_load")
     @classmethod
@@ -901,21 +977,23 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
     """Find tables, given with their index in the file, that share source or folder with an earlier one (F-02)."""
     found: list[Mistake] = []
     sources: dict[tuple[str, str], int] = {}
-    folders: dict[str, int] = {}
+    folders: dict[str, SettingPath] = {}
     for index, table in tables:
         first = sources.setdefault(table.source_name, index)
         if first != index:
             what = f"the source table {table.source!r} is mirrored by tables[{first}] already"
             found.append(Mistake((index, "source"), "CONFIG_INVALID", what, "mirror each source table once"))
-        # Without a schema the service uses the default one (F-03), which is `dbo` for databases that we create.
-        folder = table.folder if "/" in table.target else names.target_folder(f"{_DEFAULT_SCHEMA}/{table.target}")
-        first = folders.setdefault(name_identity(folder), index)
-        if first != index:
-            what = (
-                f"the target {table.target!r} is the same table as that of tables[{first}]; case does not count, and "
-            )
-            what += f"no schema is {_DEFAULT_SCHEMA}"
-            found.append(Mistake((index, "target"), "CONFIG_INVALID", what, "choose another `target` for one of them"))
+        targets: list[tuple[str, SettingPath]] = [(table.target, (index, "target"))]
+        if table.history is not None:
+            targets.append((table.history.target, (index, "history", "target")))
+        for target, path in targets:
+            # Without a schema the service uses the default one (F-03), `dbo` for databases that we create.
+            folder = names.target_folder(target if "/" in target else f"{_DEFAULT_SCHEMA}/{target}")
+            taken = folders.setdefault(name_identity(folder), path)
+            if taken != path:
+                what = f"the target {target!r} is the same table as that of tables[{taken[0]}]; "
+                what += f"case does not count, and no schema is {_DEFAULT_SCHEMA}"
+                found.append(Mistake(path, "CONFIG_INVALID", what, "choose another `target` for one of them"))
     return found
 
 

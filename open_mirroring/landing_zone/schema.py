@@ -25,6 +25,9 @@ EXTRA_TYPES = {
     "transaction": "string",
     "deleted_at": "timestamp",
     "source_table": "string",
+    "valid_from": "timestamp",
+    "valid_to": "timestamp",
+    "is_current": "bool",
 }
 """The properties of a change that `extra_columns` can contain (G-118), each with its landing type."""
 _EXTRA = f"{ROW_MARKER}:"
@@ -53,6 +56,9 @@ class LandingColumn(NamedTuple):
         """The property of the change that an extra column contains (G-118); None for a column of the source."""
         return self.name.removeprefix(_EXTRA) if self.name.startswith(_EXTRA) else None
 
+
+POSITION_KEY = f"{_EXTRA}log_position"
+"""The internal name of the position of a change, which is a key column in a history of versions (G-195)."""
 
 _columns_of = msgspec.json.Decoder(tuple[LandingColumn, ...]).decode
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from open_mirroring.changes.complete_position import Completeness, advance
+from open_mirroring.changes.history_names import LOGGED_GENERATION, history_of, is_history, logged_as
 from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, OpenFragment, SeenLetter, SettledLetter
 from open_mirroring.changes.source_reloads import NewestLoad
@@ -84,8 +85,12 @@ def _record_files(db: Connection, mirror: str, number: int, manifest: Manifest) 
                 entry["min_pos"] = min(entry["min_pos"], lowest)
                 entry["max_pos"] = max(entry["max_pos"], highest)
                 entry["files"].append(file["path"])
-    if merged:
-        db.execute(t.batch_table.insert(), [{**one, "files": json.dumps(one["files"])} for one in merged.values()])
+    contents = [{**one, "files": json.dumps(one["files"])} for one in merged.values()]
+    c, histories = t.mirrored_table.c, {history_of(source) for source, _ in merged}
+    for source in db.scalars(sa.select(c.source).where(c.mirror == mirror, c.source.in_(histories))):
+        contents += [{**one, "source": source} for one in contents if one["source"] == logged_as(source)]
+    if contents:
+        db.execute(t.batch_table.insert(), contents)
 
 
 def _record_fragments(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -134,8 +139,10 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
     read_to_end = _read_to_end(db, mirror) if FULL_LOADS.of(manifest.facts) else {}
     c = t.mirrored_table.c
     query = sa.select(c.id, c.source, c.generation, c.newest_load, c.load_plan)
-    query = query.where(c.mirror == mirror, c.source.in_({*epochs, *tables_in(manifest.facts)}))
-    for table_id, source, generation, newest, plan in db.execute(query).tuples().all():
+    concerned = {*epochs, *tables_in(manifest.facts)}
+    query = query.where(c.mirror == mirror, c.source.in_({*concerned, *map(history_of, concerned)}))
+    for table_id, table, generation, newest, plan in db.execute(query).tuples().all():
+        source, generation = logged_as(table), LOGGED_GENERATION if is_history(table) else generation
         # Batches from before the load with which a table begins are met only when a ledger is made again (G-125).
         load = NewestLoad.of(newest)
         if load is not None and number < load.first_batch:
@@ -148,6 +155,8 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
             if record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading):
                 _resume(db, table_id, PARTIAL_ROWS)
         _record_epochs(db, table_id, epochs.get(source, set()))
+        if is_history(table):
+            continue  # each change is a row of its own: no other one, and no load, changes what it says
         _record_starts(db, table_id, load, FULL_LOADS.of_table(manifest.facts, source), read_to_end)
         if (shortest := SHORTEST_VALUES.of_table(manifest.facts, source)) and plan is not None:
             t.change_tables(db, c.id == table_id, load_plan=LoadPlan.from_json(plan).having(shortest).to_json())

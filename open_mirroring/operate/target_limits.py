@@ -21,8 +21,8 @@ _MOST_COLUMNS = 1_024
 def limit_warnings(mirror: Mirror) -> list[Problem]:
     """A warning (``TARGET_LIMIT``) for each limit that the mirror file is near to, or exceeds; it stops nothing."""
     found = []
-    if len(mirror.tables) > _MANY_TABLES:
-        what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"
+    if len(mirror.targets) > _MANY_TABLES:
+        what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.targets):,}"
         way_out = "divide the tables between mirrors, each with its database"
         found.append(mirror.problem(("tables",), "TARGET_LIMIT", what, way_out))
     for place, table in mirror.placed_tables:

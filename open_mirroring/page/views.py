@@ -210,7 +210,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
             else {"name": c.name, "type": c.type, **({"renamed": c.renamed} if c.renamed else {})}
             for c in state.columns.columns
         ],
-        "rows": [text for one in mirror.tables if one.source == source for text in _rows(one)],
+        "rows": [text for one in mirror.targets if one.source == source for text in _rows(one)],
         "column_lists": [{"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in lists],
         "taken": taken,
         "became": became,
@@ -232,6 +232,10 @@ def _rows(table: Table) -> Iterator[str]:
         yield f"only those with {table.where}"
     if table.keeps_deleted:
         yield "deleted ones stay"
+    if table.history is not None:
+        yield f"their history is in {table.history.target}"
+    if table.keys_of_rows is not None:
+        yield f"one for each {'version' if table.key else 'change'} of a row of {'.'.join(table.source_name)}"
     if table.append_only:
         yield "only appended to, files without markers"
 

@@ -21,6 +21,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.schema import extra_columns
 from open_mirroring.landing_zone.store import FoundMarker, ObjectInfo, read_marker
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
@@ -55,7 +56,7 @@ def declare_tables(
     """
     refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
-    declared = [declaration(table) for table in mirror.tables]
+    declared = [declaration(table) for table in mirror.targets]
     ids = declare(ledger, mirror.name, declared, mirror.reads, mirror.writes, keep=keep)
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise table_unknown(mirror.name, unknown, ids)
@@ -67,7 +68,9 @@ def declaration(table: Table) -> TableDeclaration:
     text = None if table.text_format is None else table.text_format.to_json()
     chosen = table.chosen
     types = tuple((name, landing) for name in table.key if (landing := chosen.type_of(name)) is not None)
-    renamed = tuple((name, new_name) for name in table.key if (new_name := chosen.new_name_of(name)) is not None)
+    extra = {column.name: column.landed_name for column in extra_columns(chosen.extra)}
+    new_names = ((name, extra.get(name) or chosen.new_name_of(name)) for name in table.key)
+    renamed = tuple((name, new_name) for name, new_name in new_names if new_name is not None)
     loads = table.initial_load is not None
     return TableDeclaration(table.source, table.folder, tuple(table.key), loads, text, types, renamed, chosen)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from open_mirroring.changes.history_names import is_history, logged_as
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.protocols import verdicts as v
@@ -126,7 +127,8 @@ def _check_manifests(record: LogRecord, whole: Problems, tables: Mapping[str, Pr
         sealed = {
             (batch, epoch): bounds
             for batch, manifest in record.manifests.items()
-            for epoch, bounds in _sealed_bounds(manifest, source).items()
+            for epoch, bounds in _sealed_bounds(manifest, logged_as(source)).items()
+            if batch >= _first_batch(record, source)
         }
         for batch, epoch in sorted(recorded.keys() | sealed.keys()):
             if batch in record.manifests and recorded.get((batch, epoch)) != sealed.get((batch, epoch)):
@@ -154,7 +156,8 @@ def _check_changes(
             continue
         found[count.table][count.batch, count.epoch or ""] = (count.rows, count.lowest or "", count.highest or "")
     for source, problems in tables.items():
-        logged = found.get(source, {})
+        first = _first_batch(record, source)
+        logged = {at: bounds for at, bounds in found.get(logged_as(source), {}).items() if at[0] >= first}
         present = {batch for batch, _ in logged}
         recorded = {(c.batch, c.epoch): (c.rows, c.lowest, c.highest) for c in record.contents[source]}
         for batch in sorted({batch for batch, _ in recorded} - present):
@@ -224,6 +227,13 @@ def _other_rows(manifest: Manifest) -> tuple[int, int]:
     changes = sum(seen[0] for file in manifest.files for epochs in file["tables"].values() for seen in epochs.values())
     fragments = manifest.counts.get("fragments", 0)
     return fragments, rows - int(changes) - fragments
+
+
+def _first_batch(record: LogRecord, source: str) -> int:
+    """The first batch with changes of a table: a history may have been declared after others (G-194)."""
+    if not is_history(source):
+        return 0
+    return min((part.batch for part in record.contents[source]), default=record.committed + 1)
 
 
 def _sealed_bounds(manifest: Manifest, source: str) -> dict[str, _Bounds]:

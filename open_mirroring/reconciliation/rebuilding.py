@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from open_mirroring.changes.history_names import logged_as
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.standing import Standing
@@ -101,7 +102,7 @@ Decision = NewTable | UnknownTable | KnownTable
 
 def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
     """Decide what can be known about a table; its last publication is still to be compared."""
-    holding = log.holding.get(found.source, frozenset())
+    holding = log.holding.get(logged_as(found.source), frozenset())
     if not found.files:
         if not holding:
             return NewTable(found.incarnation, found.marker_etag)

@@ -54,12 +54,12 @@ def table_asset(mirror: str, target: str) -> Asset:
 
 def table_assets(mirror: Mirror) -> dict[str, Asset]:
     """The assets of a mirror by source table."""
-    return {table.source: table_asset(mirror.name, table.target) for table in mirror.tables}
+    return {table.source: table_asset(mirror.name, table.target) for table in mirror.targets}
 
 
 def lineage(mirror: Mirror, source: str) -> dict[str, str]:
     """The extra fields of an asset event: source and target of the table, without secrets."""
-    target = next(table.target for table in mirror.tables if table.source == source)
+    target = next(table.target for table in mirror.targets if table.source == source)
     zone = mirror.landing_zone
     return {
         "mirror": mirror.name,
@@ -165,7 +165,7 @@ def operator_lineage(mirror: Mirror, published: Sequence[PublishedFiles]) -> Ope
     )
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    targets = {table.source: table.target for table in mirror.tables}
+    targets = {table.source: table.target for table in mirror.targets}
     source = f"open-mirroring://{mirror.name}/source"
     read, written = [], []
     for one in published:

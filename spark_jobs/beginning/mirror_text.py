@@ -20,7 +20,8 @@ _HEAD = """\
 # mirrors/shop.yaml; `open-mirroring check` reports every mistake. Relative paths start at OPEN_MIRRORING_HOME, or at
 # the folder above this file's. Never write a secret here: name a connection, and set it as AIRFLOW_CONN_<NAME>.
 # For each table you may choose rows (`where: "country = 'DE'"`), keep deleted ones (`on_delete: keep`), or promise that
-# it is only appended to (`append_only: true`, with `key: []`).
+# it is only appended to (`append_only: true`, with `key: []`). Each change may be kept in a second table
+# (`history: {target: dbo/orders_history}`), or each version of a row (with `form: scd2`).
 
 """
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.history_names import is_history
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_of_generation, not_above, not_below, position_order
 from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
@@ -67,7 +68,9 @@ def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
         search = _Search(mirror, reader, state, completes=bool(table.complete_rows))
         healed, looked[source] = search.healed(left, untyped)
         outcomes |= dict.fromkeys(healed, "healed")
-    settled = settle_outdated(ledger, mirror.name, outcomes)
+    # A history lacks the change for ever: no later row of its key shows what it was (G-194).
+    lacking = {row.at for source, (stale, _) in found.items() if is_history(source) for row in stale}
+    settled = settle_outdated(ledger, mirror.name, {at: one for at, one in outcomes.items() if at not in lacking})
     _remember(ledger, mirror.name, {states[source].id: (source, batch) for source, batch in looked.items()})
     if settled:
         log.info("%d dead letters are settled: later rows of their keys, or a load, are published", settled)

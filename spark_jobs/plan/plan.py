@@ -8,7 +8,7 @@ changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,20 @@ import pyarrow.compute as pc
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Logged, RowUntold, same_content
 from open_mirroring.changes.plan_rule import KeyPlan, plan_key
+from open_mirroring.changes.versions import Version, VersionsPlan, plan_versions
 from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.delimited_text import reads_as_null
 from open_mirroring.landing_zone.layout import RowMarker
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
-from spark_jobs.changelog.schema import DELETE, KEY_LEFT
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT, LOAD_MAJOR
 from spark_jobs.plan.certain_keys import certain_keys
+from spark_jobs.plan.history_rows import row_key_of
 from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.loaded_columns import doubt_by_deletes
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, types_of, with_rows
-from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
+from spark_jobs.plan.selection import CountingChanges, are_loaded, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.extra_columns import with_extra
 from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
@@ -107,6 +109,34 @@ def _leave_out_loaded(planning: _Planning) -> None:
     planning.counts["in_load"] = arrived - planning.arrived()
 
 
+def _leave_out_reloaded(planning: _Planning) -> None:
+    """Leave out of a history the rows that a source's own full load sends again (G-194).
+
+    They are no changes, and nothing orders them among the rows of the first load. Below the horizon any is one of them.
+    """
+    plan, changes = planning.plan, planning.changes
+    if plan.keys_of_rows is None or not loaded_rows(changes).num_rows:
+        return
+    bucket, (low, high) = pc.field("bucket"), plan.buckets
+    of_load = (pc.field("pos") < f"{LOAD_MAJOR};") & (bucket >= low) & (bucket < high)
+    known = planning.counting.any(of_load) if plan.horizon is None else changes.slice(0, 0)
+    first: dict[str, tuple[int, int, str]] = {}
+    for key, at in _places_of_loaded(known):
+        first[key] = min(first.get(key, at), at)
+    places = pc.indices_nonzero(are_loaded(changes)).to_pylist()
+    loaded = zip(places, _places_of_loaded(changes), strict=True)
+    again = [place for place, (key, at) in loaded if first.get(key) != at]
+    arrived = planning.arrived()
+    planning.changes = changes.filter(pc.invert(_mask(changes.num_rows, again)))
+    planning.counts["duplicates"] += arrived - planning.arrived()
+
+
+def _places_of_loaded(changes: pa.Table) -> Iterator[tuple[str, tuple[int, int, str]]]:
+    """The row's key, and where it was read, of each row of a source's own full load."""
+    for line in loaded_rows(changes).select(["key", "batch", "place", "origin"]).to_pylist():
+        yield row_key_of(line["key"]), (line["batch"], line["place"], line["origin"])
+
+
 def _refuse_late(planning: _Planning) -> None:
     """Refuse a new change below the horizon, because the log may lack changes to compare it with (G-05).
 
@@ -170,6 +200,9 @@ def _find_loaded_twice(planning: _Planning) -> None:
 
 def _publish(planning: _Planning) -> None:
     """Publish the certain keys all at once, and let the plan rule decide each other key."""
+    if planning.plan.has_versions and planning.plan.columns.landing:
+        _publish_versions(planning)
+        return
     certain = certain_keys(planning.changes, planning.floor, planning.uncertain)
     winners = planning.changes.filter(_mask(planning.changes.num_rows, certain.newest)).combine_chunks()
     failed = _publish_rows(planning, winners)
@@ -214,11 +247,10 @@ def _reject(planning: _Planning, line: Line, failure: Failure) -> None:
     planning.rejected[identity_of(line)] = {**place, "code": failure.code, "reason": failure.reason}
 
 
-def _decide(planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLeft) -> set[str]:
-    """Apply the plan rule to each of *keys*; *chosen* are their changes.
-
-    Returns the keys whose winning change does not fit the types: they are decided again without it.
-    """
+def _logged(
+    planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLeft
+) -> tuple[dict[str, list[Logged]], dict[str, set[LogPosition]], list[Logged]]:
+    """The *chosen* changes by key, the positions of those that do not fit the types, and all changes in order."""
     plan = planning.plan
     logged: list[Logged] = []
     by_key: dict[str, list[Logged]] = {key: [] for key in keys}
@@ -228,6 +260,16 @@ def _decide(planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLef
         by_key[line["key"]].append(change)
         if identity_of(line) in planning.rejected or identity_of(line) in plan.rejected:
             untypable[line["key"]].add(change.position)
+    return by_key, untypable, logged
+
+
+def _decide(planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLeft) -> set[str]:
+    """Apply the plan rule to each of *keys*; *chosen* are their changes.
+
+    Returns the keys whose winning change does not fit the types: they are decided again without it.
+    """
+    plan = planning.plan
+    by_key, untypable, logged = _logged(planning, keys, chosen, left)
     winners: list[int] = []
     completed: dict[int, Logged] = {}
     counted: dict[str, Counter[str]] = {}
@@ -249,6 +291,48 @@ def _decide(planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLef
     return failed
 
 
+def _publish_versions(planning: _Planning) -> None:
+    """Publish the versions of each key that the target lacks, or of which it has another end (G-195)."""
+    pending = {*planning.changes["key"].to_pylist()}
+    known = pa.concat_tables([planning.changes, planning.counting.history(pending)])
+    keys_left = TakenKeys(planning.plan, planning.counting)
+    while pending:
+        pending = _decide_versions(planning, pending, *keys_left.learn(of_keys(known, pending)))
+
+
+def _decide_versions(planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLeft) -> set[str]:
+    """Decide the versions of *keys*; returns the keys with a row that could not be typed, to be decided without it."""
+    plan, (by_key, untypable, _) = planning.plan, _logged(planning, keys, chosen, left)
+    decided = {key: _versions(planning, key, changes, untypable[key]) for key, changes in by_key.items()}
+    rows = _rows_of(chosen, [version for one in decided.values() for version in one.publish])
+    failures = typed_changes(plan, rows).failures if rows.num_rows and plan.columns.landing else []
+    for failure in failures:
+        _reject(planning, rows.slice(failure.index, 1).to_pylist()[0], failure)
+    failed = {rows["key"][failure.index].as_py() for failure in failures}
+    _publish_rows(planning, of_keys(rows, keys - failed))
+    for key in keys - failed:
+        planning.counts.update({name: getattr(decided[key], name) for name in ("duplicates", "compacted", "renewed")})
+    return failed
+
+
+def _rows_of(changes: pa.Table, versions: Sequence[Version]) -> pa.Table:
+    """The changes that began versions, with what is known of the end of each."""
+    ends = pa.array([None if one.ended is None else one.ended.handle for one in versions], pa.int64())
+    rows = changes.take(pa.array([one.began.handle for one in versions], pa.int64())).combine_chunks()
+    rows = rows.append_column("valid_to", changes["committed"].combine_chunks().take(ends))
+    return rows.append_column("is_current", ends.is_null())
+
+
+def _versions(planning: _Planning, key: str, changes: list[Logged], untypable: set[LogPosition]) -> VersionsPlan:
+    try:
+        decided = plan_versions(changes, planning.plan.batch_from, untypable, planning.published_position)
+    except RowUntold as found:
+        raise _untold(key, found) from None
+    if decided.conflict:
+        raise _conflict(key, *decided.conflict)
+    return decided
+
+
 _ACCOUNTS = ("duplicates", "superseded", "compacted", "renewed")
 
 
@@ -258,19 +342,9 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
         position, keeps = planning.published_position, plan.columns.keeping
         decided = plan_key(changes, plan.batch_from, untypable, position, keeps=keeps)
     except RowUntold as found:
-        raise PlanStop(
-            SWAP_POSSIBLE,
-            f"at position {found.half.position.text} a row left a key of {len(key)} characters that another one had "
-            "taken in the same transaction: neither its before image nor the log shows whether it was that one or a "
-            "row which was there before",
-        ) from None
+        raise _untold(key, found) from None
     if decided.conflict:
-        one, other = decided.conflict
-        raise PlanStop(
-            "IDENTITY_CONFLICT",
-            f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
-            f"key of {len(key)} characters",
-        )
+        raise _conflict(key, *decided.conflict)
     if (change := decided.incomplete) is not None:
         absent = sorted(plan.columns.required_at(change.position.order) - (change.after or {}).keys())
         raise PlanStop(
@@ -286,6 +360,23 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
             "and the log may lack them",
         )
     return decided
+
+
+def _untold(key: str, found: RowUntold) -> PlanStop:
+    return PlanStop(
+        SWAP_POSSIBLE,
+        f"at position {found.half.position.text} a row left a key of {len(key)} characters that another one had "
+        "taken in the same transaction: neither its before image nor the log shows whether it was that one or a "
+        "row which was there before",
+    )
+
+
+def _conflict(key: str, one: Logged, other: Logged) -> PlanStop:
+    return PlanStop(
+        "IDENTITY_CONFLICT",
+        f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
+        f"key of {len(key)} characters",
+    )
 
 
 def _refuse_two_loads(plan: TablePlan, changes: pa.Table) -> None:
@@ -311,6 +402,7 @@ def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Arra
 
 _STAGES: tuple[Callable[[_Planning], None], ...] = (
     _leave_out_loaded,
+    _leave_out_reloaded,
     _refuse_late,
     _hold_back,
     _find_partial,
@@ -335,7 +427,8 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
         typed = _told_from_null(plan, typed, plan.columns.null_text)
     if not any(column.tells for column in landing):
         return typed
-    return typed._replace(rows=with_extra(typed.rows, changes.take(typed.places), landing, plan.source))
+    made_by, placed = changes.take(typed.places), plan.keys_of_rows is not None
+    return typed._replace(rows=with_extra(typed.rows, made_by, landing, plan.source, placed=placed))
 
 
 def _only_matching(plan: TablePlan, typed: Typed, changes: pa.Table, where: Condition) -> Typed:

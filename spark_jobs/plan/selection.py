@@ -15,6 +15,7 @@ from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.protocols.table_stops import RELOAD_SEEN
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
+from spark_jobs.plan.history_rows import history_rows
 from spark_jobs.plan.table_plan import PlanStop, TablePlan
 
 
@@ -138,7 +139,7 @@ def _in_order(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 def _keyed_by_place(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """In a table without a key, use each change's position as its key, because every change is a row of its own."""
-    if plan.keys:
+    if plan.keys or plan.keys_of_rows is not None:
         return changes
     for line in changes.filter(pc.not_equal(changes["op"], INSERT)).slice(0, 1).to_pylist():
         raise PlanStop(
@@ -164,6 +165,7 @@ _STAGES: tuple[Callable[[TablePlan, pa.Table], pa.Table], ...] = (
     _in_order,
     _keyed_by_place,
     lambda plan, changes: read_as_now(changes, plan.columns.former),
+    history_rows,
     _not_in_load,
 )
 
@@ -194,8 +196,13 @@ def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> 
 
 def loaded_rows(changes: pa.Table) -> pa.Table:
     """The rows of the source's own full load (K-18), without those of our initial load."""
+    return changes.filter(are_loaded(changes))
+
+
+def are_loaded(changes: pa.Table) -> pa.Array:
+    """Whether each row is one of the source's own full load."""
     is_theirs = pc.invert(_by_epoch(changes, is_load_epoch, pa.bool_()))
-    return changes.filter(pc.and_(is_theirs, pc.starts_with(changes["pos"].combine_chunks(), f"{LOAD_MAJOR}:")))
+    return pc.and_(is_theirs, pc.starts_with(changes["pos"].combine_chunks(), f"{LOAD_MAJOR}:"))
 
 
 def of_keys(changes: pa.Table, keys: Collection[str]) -> pa.Table:

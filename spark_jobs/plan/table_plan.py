@@ -101,7 +101,8 @@ class TablePlan:
     Changes of batches above *batch_from* are new, and in *new_files*. *history_files* contain earlier changes that may
     be as new as the oldest new one, or all of them if rows are completed. *highest* is the highest position up to
     *batch_from*. Below *horizon* the log may lack changes. *rejected* are changes whose values do not fit; they are
-    ignored. *lacks_rows*: the log may lack the last values of a row (G-192).
+    ignored. *lacks_rows*: the log may lack the last values of a row (G-192). *keys_of_rows* is the key by which the
+    changes of a history are logged; None: the table is no history (G-194).
     """
 
     source: str
@@ -117,7 +118,13 @@ class TablePlan:
     horizon: TableHorizon | None = None
     rejected: frozenset[Identity] = frozenset()
     lacks_rows: bool = False
+    keys_of_rows: tuple[str, ...] | None = None
     buckets: tuple[int, int] = (-1, 64)
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether it is a history of versions, each with its own end (G-195)."""
+        return self.keys_of_rows is not None and bool(self.keys)
 
     @property
     def incomplete_up_to(self) -> str | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.column_notes import ColumnNote
+from open_mirroring.changes.history_names import LOGGED_GENERATION, logged_as
 from open_mirroring.changes.horizon import BatchContents, TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
@@ -82,7 +83,7 @@ class Preparation:
 
     def __init__(self, mirror: Mirror, reader: LedgerReader) -> None:
         self._mirror, self._reader = mirror, reader
-        self._declared = {table.source: table for table in mirror.tables}
+        self._declared = {table.source: table for table in mirror.targets}
         salt = mirror.salt()
         self._salted = None if salt is None else salt.check
         self._renames = format_of(mirror).renames_columns
@@ -137,19 +138,22 @@ class Preparation:
         new = unpublished(self._reader, state, work, known.logged, known.epochs)
         plan, rows = self._plan(known, new, plan_columns), sum(part.rows for part in (*new.arrived, *new.released))
         target = self._target(known, _standing(known, schema, len(columns.former), declared.chosen.where))
-        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
+        is_cut = plan.keys or plan.keys_of_rows is not None
+        ranges = bucket_ranges(rows, ROWS_PER_TASK) if is_cut else [plan.buckets]
         return Prepared(
             [(replace(plan, buckets=buckets), target) for buckets in ranges],
             schema,
             rows,
             waiting=sum(part.rows for part in new.waiting),
-            unverified=columns.unverified,
+            unverified={} if declared.keys_of_rows is not None else columns.unverified,
             gone={column: one.since for column, one in gone.items()},
             former=None if state.row.confirmed else tuple(columns.former),
         )
 
     def _plan(self, known: _Known, new: Unpublished, columns: PlanColumns) -> TablePlan:
-        state, generation, epochs = known.state, known.state.row.generation, known.epochs
+        state, epochs = known.state, known.epochs
+        keys_of_rows = self._declared[state.source].keys_of_rows
+        generation = state.row.generation if keys_of_rows is None else LOGGED_GENERATION
         # What the load of an earlier generation left in the log is read past, with the batch that holds it.
         arrived = [part for part in new.arrived if is_of_generation(part.epoch, generation)]
         unknown = sorted({part.epoch for part in arrived} - epochs.keys())
@@ -162,10 +166,11 @@ class Preparation:
         top, history = None, tuple[str, ...]()
         if lowest is not None:
             top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
-            history = self._history(known, highest, "" if columns.completing or columns.keeping else lowest)
+            is_whole = columns.completing or columns.keeping or (keys_of_rows is not None and bool(state.keys))
+            history = self._history(known, highest, "" if is_whole else lowest)
         is_loaded = state.start.load_state == "loaded" and load_epoch(generation) not in epochs
         return TablePlan(
-            state.source,
+            logged_as(state.source),
             state.keys,
             known.intent.batch_from,
             epochs,
@@ -185,6 +190,7 @@ class Preparation:
             horizon=known.horizon,
             rejected=known.rejected,
             lacks_rows=columns.keeping and (is_loaded or self._dropped() > state.start.log_from),
+            keys_of_rows=keys_of_rows,
         )
 
     def _dropped(self) -> int:

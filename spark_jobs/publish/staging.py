@@ -7,6 +7,7 @@ digests and has renamed the files.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history
+from spark_jobs.plan.history_rows import place_of_key
 from spark_jobs.plan.plan import plan_table
 from spark_jobs.plan.selection import CountingChanges
 from spark_jobs.plan.table_plan import PlannedRows, PlanStop, TablePlan
@@ -126,15 +128,18 @@ class _Log:
 
     def __init__(self, root: Place, task: StageTask) -> None:
         plans = [plan for plan, _ in task]
-        self._root, self._storage = root, arrow_files(root)
+        self._root, self._storage, self._plans = root, arrow_files(root), Counter(plan.source for plan in plans)
         self._schema = DATED_SCHEMA if any(plan.columns.with_transaction for plan in plans) else CHANGES_SCHEMA
         files = sorted({file for plan in plans for file in plan.new_files})
-        wanted = Wanted(sorted(plan.source for plan in plans), *plans[0].buckets)
+        wanted = Wanted(sorted({plan.source for plan in plans}), *plans[0].buckets)
         self._new = read_changes(paths_of(root, files), wanted, self._storage, self._schema)
 
     def new(self, plan: TablePlan, footer: Footer) -> pa.Table:
         """The new changes of a table. They are handed over, so that their memory is free after planning."""
-        new = self._new.pop(plan.source, self._schema.empty_table())
+        # A table and its history have the same changes.
+        self._plans[plan.source] -= 1
+        take = self._new.get if self._plans[plan.source] else self._new.pop
+        new = take(plan.source, self._schema.empty_table())
         if plan.cut is not None:
             return new.filter(plan.cut.rows(footer.batch_from))
         is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
@@ -148,8 +153,8 @@ class _Log:
             return read_history(paths_of(self._root, files), plan.source, chosen, self._storage, self._schema)
 
         def of_keys(keys: Sequence[str]) -> pa.Table:
-            # A table without key is decided by position; its keys are `epoch ordinal:position`.
-            at_place = pc.field("pos").isin([key.partition(":")[2] for key in keys])
+            # A table without key is decided by position, with which its keys begin: `epoch ordinal:position`.
+            at_place = pc.field("pos").isin([place_of_key(key) for key in keys])
             return read(plan.history_files, pc.field("key").isin(keys) if plan.keys else at_place)
 
         def older(condition: pc.Expression) -> pa.Table:

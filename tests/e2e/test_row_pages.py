@@ -15,7 +15,7 @@ from tests.ces_messages import event
 from tests.e2e.test_kept_rows import Orders
 from tests.e2e.test_tutorial import ROOT
 
-PAGES = ["append-only", "keep-deleted-rows", "filter-rows"]
+PAGES = ["append-only", "keep-deleted-rows", "filter-rows", "history", "versions"]
 COLS = (("id", "int"), ("country", "nvarchar(2)"), ("amount", "decimal(8,2)"))
 Row = dict[str, str | None]
 
@@ -60,6 +60,8 @@ def test_the_page_shows_what_lands_g191_g192_g193(page: str, tmp_path: Path, spa
         assert code == Exit.DONE
         expected = sorted(re.findall(r"`([^`]*)`", shown))
         names = [*(name for name, _ in COLS), *(["_deleted_at"] if "on_delete" in table else [])]
-        rows = orders.pipeline.mirrored("dbo", "orders")
+        if "history" in table:
+            names = [*names, "is_current"] if "form" in table["history"] else ["_operation", *names]
+        rows = orders.pipeline.mirrored("dbo", "orders_history" if "history" in table else "orders")
         found = [" ".join("NULL" if row[name] is None else str(row[name]) for name in names) for row in rows]
         assert sorted(found) == expected, statement

@@ -23,13 +23,18 @@ _TIME = arrow_type("timestamp")
 _ZONE = r"(Z|[+-]00:?00)$"
 
 
-def with_extra(rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColumn], source: str) -> pa.Table:
-    """Typed rows of the table *source* with their extra columns; none where a key is removed (F-55)."""
+def with_extra(
+    rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColumn], source: str, *, placed: bool = False
+) -> pa.Table:
+    """Typed rows of the table *source* with their extra columns; none where a key is removed (F-55).
+
+    In a history loaded rows are *placed*, too: they come before all changes (G-194).
+    """
     removes = pc.equal(rows[rows.column_names[-1]].combine_chunks(), int(RowMarker.DELETE))
     for column in columns:
         if column.tells:
             place, kind = rows.schema.get_field_index(column.name), arrow_type(column.type)
-            told = pc.if_else(removes, pa.scalar(None, kind), _property_of(column.tells, changes, source))
+            told = pc.if_else(removes, pa.scalar(None, kind), _property_of(column.tells, changes, source, placed))
             rows = rows.set_column(place, rows.schema.field(place), told)
     return rows
 
@@ -43,7 +48,7 @@ def loaded_extra(rows: pa.Table, columns: Sequence[LandingColumn], source: str) 
     return rows
 
 
-def _property_of(tells: str, changes: pa.Table, source: str) -> pa.Array:
+def _property_of(tells: str, changes: pa.Table, source: str, placed: bool) -> pa.Array:
     if tells == "source_table":
         return pa.repeat(source, changes.num_rows)
     if tells == "operation":
@@ -52,12 +57,17 @@ def _property_of(tells: str, changes: pa.Table, source: str) -> pa.Array:
         operations = pc.if_else(_are_removed(changes), _DELETED, operations)
         return pc.if_else(_are_loaded(changes), LOADED, operations)
     if tells == "log_position":
-        return pc.if_else(_are_loaded(changes), pa.scalar(None, pa.string()), _texts(changes, "order"))
+        order = _texts(changes, "order")
+        return order if placed else pc.if_else(_are_loaded(changes), pa.scalar(None, pa.string()), order)
     if tells == DELETED_AT:
         # NULL would show a row that is there: an unknown time is the same instant for all.
         known = pc.fill_null(times(_texts(changes, "committed")), pa.scalar(_UNKNOWN, _TIME))
         return pc.if_else(_are_removed(changes), known, pa.scalar(None, _TIME))
-    return times(_texts(changes, "committed")) if tells == "commit_time" else _texts(changes, "transaction")
+    if tells == "is_current":
+        return changes[tells].combine_chunks()
+    if tells == "transaction":
+        return _texts(changes, tells)
+    return times(_texts(changes, "valid_to" if tells == "valid_to" else "committed"))
 
 
 def _are_removed(changes: pa.Table) -> pa.Array:

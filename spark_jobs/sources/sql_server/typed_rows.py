@@ -68,11 +68,7 @@ def type_rows(
     deletes = pc.and_(deletes, changes["row"].combine_chunks().is_null())
     gone = index.filter(deletes)
     if len(gone):
-        landed = {column.name: type_of_landed_key(column.type) for column in columns}
-        lands = {column.name: column.type for column in columns}
-        known = {name: types[name] for name in keys if name in types and is_known(types[name])}
-        own = [name for name, sql_type in known.items() if landing_type(sql_type) == lands.get(name)]
-        known = landed | {name: type_of_key_text(types[name]) for name in own}
+        known = key_types(columns, keys, types)
         pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, known, failures))
     if len(gone) < len(index):
         upserts = pc.invert(deletes)
@@ -89,6 +85,15 @@ def type_rows(
     rows = pa.concat_tables([schema.empty_table(), *(rows for rows, _ in pieces)])
     places = pa.concat_arrays([pa.array([], pa.int64()), *(places for _, places in pieces)])
     return Typed(rows, places, failures)
+
+
+def key_types(columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]) -> dict[str, str]:
+    """The type by which the text of each column in a key is read: its own, or the one that it lands as."""
+    landed = {column.name: type_of_landed_key(column.type) for column in columns if not column.tells}
+    lands = {column.name: column.type for column in columns}
+    known = {name: types[name] for name in keys if name in types and is_known(types[name])}
+    own = [name for name, sql_type in known.items() if landing_type(sql_type) == lands.get(name)]
+    return landed | {name: type_of_key_text(types[name]) for name in own}
 
 
 def _upserts(
@@ -124,7 +129,7 @@ def _deletes(
     failures: list[Failure],
 ) -> tuple[pa.Table, pa.Array]:
     # A key's canonical text is in its type's spelling, so the current type reads it.
-    by_key = _key_columns(texts.combine_chunks(), keys)
+    by_key = key_columns(texts.combine_chunks(), keys)
     bad: dict[int, Failure] = {}
     arrays = [
         typed_column(by_key[field.name], types[field.name], field, index, bad)
@@ -136,7 +141,8 @@ def _deletes(
     return _without(arrays, schema, index, bad, failures)
 
 
-def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
+def key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
+    """The texts of each key column in the keys of changes."""
     if len(keys) == 1 and matches(texts, r'^\["[^"\\]*"\]$'):
         return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
     values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
