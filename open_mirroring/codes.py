@@ -541,12 +541,11 @@ _TABLE = (
     _code("ACCESS_DENIED", _ERROR, Lift.CALL,
         "A login or the user of the job may not read or write there.",
         "correct the login of the connection, or grant the right that the message names to its identity or to the user "
-        "of the job",
-        Trait.WAITED_FOR),
+        "of the job", Trait.WAITED_FOR),
     _code("CONNECTION_INVALID", _ERROR, Lift.CALL,
         "A connection is not set, or is wrong.",
-        "set the connection as its page shows: `AIRFLOW_CONN_<NAME>`, or in Airflow. For a certificate, name its "
-        "authority", Trait.WAITED_FOR),
+        "set the connection in Airflow or as `AIRFLOW_CONN_<NAME>` (docs/how-to/connections.md). If a broker's "
+        "certificate is refused, set `ssl.ca.location` in the connection's extra", Trait.WAITED_FOR),
     _code("PLACE_MISSING", _ERROR, Lift.CALL,
         "A folder, table, topic, container or item of the mirror file does not exist, or is of another kind.",
         "correct the name in the mirror file, or create what it names. Check that the login may see it",
