@@ -120,8 +120,8 @@ _TABLE = (
         f"`target`, or let both use one ledger. If the other ledger is lost, {RESET}",
         never="delete the other writer's files before you know whether the service has applied them"),
     _code("LEDGER_LOST", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "This mirror has published or logged before, but its ledger has no record of that. The mirror does not start "
-        "from scratch by itself.",
+        "This mirror has published or logged before, but its ledger has no record of that. Nothing is read, published "
+        "or removed.",
         "restore the newest ledger, or name it in the mirror file (`ledger`). If another deployment of this mirror "
         "publishes into the same landing zone, end one of the two, or let both use one ledger. Without any ledger, "
         f"rebuild it (`open-mirroring rebuild-ledger`), or {RESET}",
