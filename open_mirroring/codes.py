@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 RESET = "reset the table (`open-mirroring reload-table`)"
 """Drop the table at the target and build it from scratch, by a load or from the log."""
-FROM_LOG = ", from the log where that contains every row, or with a new `initial_load` where it is needed"
+FROM_LOG = ", from the log if that contains every row, otherwise with a new `initial_load`"
 DROP = "drop it at the target (`open-mirroring drop-table`)"
 _LIFT = "lift the stop (`open-mirroring resume`)"
 _DELIVER = "deliver it again under a new name; changes that were read before are not applied twice"
@@ -120,10 +120,11 @@ _TABLE = (
         f"`target`, or let both use one ledger. If the other ledger is lost, {RESET}",
         never="delete the other writer's files before you know whether the service has applied them"),
     _code("LEDGER_LOST", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "This mirror has published or logged before, but its ledger knows nothing of it. Nothing starts from scratch.",
+        "This mirror has published or logged before, but its ledger has no record of that. Nothing is read, published "
+        "or removed.",
         "restore the newest ledger, or name it in the mirror file (`ledger`). If another deployment of this mirror "
-        "publishes there, end one of the two, or let both use one ledger. Without any ledger, rebuild it "
-        f"(`open-mirroring rebuild-ledger`), or {RESET}",
+        "publishes into the same landing zone, end one of the two, or let both use one ledger. Without any ledger, "
+        f"rebuild it (`open-mirroring rebuild-ledger`), or {RESET}",
         never="start with an empty ledger: the mirror would publish everything a second time"),
     _code("METADATA_CHANGED", _STOP, Lift.RESUME,
         "The table's `_metadata.json` is missing, unreadable, or names another key.",
@@ -131,15 +132,17 @@ _TABLE = (
         never="edit the key columns in place: updates and deletes would hit the wrong rows"),
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "The table's folder contains something that does not belong there, or a link is in the way.",
-        "find out who put it there, and move it away. Compare a file with the processed one of the same number first. "
-        f"If the service has applied it, {RESET}",
-        never="delete a numbered file before you have compared it: the service keeps the highest one there on purpose"),
+        "find out who put it there. Compare a numbered file with the processed file of the same number, then move it "
+        f"away. If the service has applied it, {RESET}",
+        never="delete a numbered file before you have compared it: the service keeps the file with the highest number "
+        "on purpose"),
     _code("LEDGER_BEHIND", _STOP, Lift.ITSELF,
-        "The landing zone or the change log contains numbers that this ledger never gave: it is an older copy.",
-        f"stop the other writer, or restore the newest ledger. If there is none, {RESET}",
+        "The landing zone or the change log contains numbers that this ledger never assigned: the ledger is an older "
+        "copy.",
+        f"stop the other writer, or restore the newest ledger. If it is lost, {RESET}",
         never="publish with the older ledger: it would use numbers twice"),
     _code("CONTENT_CHANGED", _STOP, Lift.RESUME,
-        "A published file differs from the one that was sealed. The target may have applied either.",
+        "A published file differs from the one that was sealed. The target may have applied either version.",
         "find out who replaced the file or edited the ledger. If the service may have applied other rows than the "
         f"ledger records, {RESET}",
         never="overwrite a numbered file: the service never reads a processed number again"),
@@ -155,13 +158,13 @@ _TABLE = (
     _code("TARGET_RESTARTED", _STOP, Lift.RESUME,
         "The target counts fewer rows than before: it started the table from scratch.",
         "find out who stopped and started mirroring, or changed the table at the target. If all rows are there and "
-        "only the count restarted, run `open-mirroring resume`. Otherwise "
-        f"{RESET}, and every other table with this code",
+        f"only the count restarted, run `open-mirroring resume`. Otherwise {RESET}, and every other table with this "
+        "code",
         never="stop and start mirroring again: the service would read files that may have been purged"),
     _reset("CONFLICT",
-        "The number of our sealed file is taken by the content of another writer.",
-        f"find out who wrote under this number. The service may have applied it: {RESET}",
-        "the service may have applied what another writer put under our number",
+        "Another writer put its own file under the number of a file that this mirror had sealed.",
+        f"find out who wrote that file. The service may have applied it: {RESET}",
+        "the service may have applied the other writer's file",
         never="overwrite or delete the other file: the service may have applied it"),
     _reset("AMBIGUOUS",
         "A sealed file is missing, and nothing shows whether the target applied it.",
@@ -178,8 +181,8 @@ _TABLE = (
         f"source (`open-mirroring prove`), or {RESET}"),
     Code("LOG_DAMAGED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
         "The change log differs from what was sealed: parts are missing or were changed.",
-        "see in the change log's Delta history who changed it. Restore that version, or a backup. What cannot be "
-        f"restored has to be read again; otherwise {RESET}",
+        "see in the change log's Delta history who changed it. Restore that version, or a backup. If neither is "
+        f"possible, {RESET}",
         why_load="parts of the change log are missing or were changed",
         never="let another tool compact, vacuum or edit the change log"),
     _code("LOG_CONFLICT", (Kind.STOP, Kind.ERROR), Lift.DECISION,
@@ -189,36 +192,36 @@ _TABLE = (
     _reset("LEDGER_UNKNOWN",
         "The ledger was lost and rebuilt, and what it knew of this table could not be recovered.",
         f"{RESET}. The other tables go on",
-        "what was published of it is unknown"),
+        "which of its changes were published is unknown"),
     # The changes cannot be published as they are.
     _code("NEW_TABLE", _STOP, Lift.DECISION,
-        "The table joined by a pattern that asks first. Nothing of it is published yet.",
-        "accept it (`open-mirroring accept-table`): all of its changes are logged. Or name it under `exclude` of its "
-        f"pattern, and {DROP}"),
+        "The table matches a pattern of the mirror file that asks you before it mirrors a new table. Nothing of it is "
+        "published yet.",
+        "accept it (`open-mirroring accept-table`): all of its changes are already logged. Or name it under `exclude` "
+        f"of its pattern, and {DROP}"),
     _reset("SCHEMA_CHANGED",
         "The table's structure changed in a way that published rows cannot follow. Earlier changes are published.",
         f"the target cannot change a column's type, or bring a column back: {RESET}{FROM_LOG}. If an export without "
-        "`types` contained the column, name its SQL type under `types` of the load first",
+        "`types` contained the column, name its SQL type under `types` of `initial_load` first",
         "published files contain the column in its old type or with old values, and neither can change in place",
         Trait.FOLLOWED,
         never="load before reading has caught up: a change of the old type would stop the table again"),
     _reset("COLUMN_NOT_STREAMED",
         "Changes do not contain some loaded columns: they were dropped at the source, or it does not send them.",
         "if they were dropped at the source, run `open-mirroring accept-schema FILE --table TABLE --dropped COLUMN "
-        "--why WHY`. If the source does "
-        f"not send them, exclude them in the mirror file (`columns: {{exclude: […]}}`), and {RESET}",
+        "--why WHY`. If the source does not send them, exclude them in the mirror file (`columns: {exclude: […]}`), "
+        f"and {RESET}",
         "published rows contain the column as it was loaded, and changes do not contain it", Trait.EXPLAINED),
     _code("RENAME_POSSIBLE", _STOP, Lift.DECISION,
         "A column is missing and a new one is there: it may have been renamed.",
         "look at the source. If the column was dropped, run `open-mirroring accept-schema FILE --table TABLE --dropped "
-        "COLUMN --why WHY`, and the "
-        "table goes on. If it was renamed, use `--renamed OLD=NEW`, and the table is built from scratch. If `columns` "
-        f"leaves the new name out, its values were not logged: add it to `columns`, and {RESET} with a new initial "
-        "load. To treat every such column as dropped, set `on_possible_rename: dropped`",
+        "COLUMN --why WHY`, and the table goes on. If it was renamed, use `--renamed OLD=NEW`, and the table is built "
+        "from scratch. If `columns` leaves the new name out, its values were not logged: add it to `columns`, and "
+        f"{RESET} with a new initial load. To treat every such column as dropped, set `on_possible_rename: dropped`",
         Trait.FOLLOWED, Trait.EXPLAINED,
         never="guess: if a renamed column counts as dropped, its values stay under the old name"),
     _reset("COLUMN_RENAMED",
-        "A column was renamed at the source. Rows that have not changed since then have it under the old name.",
+        "A column was renamed at the source. Rows that have not changed since then have its values under the old name.",
         f"{RESET}{FROM_LOG}. Both put the values under the new name",
         "rows that have not changed since the rename have the values under the old name",
         Trait.FOLLOWED, Trait.EXPLAINED),
@@ -227,42 +230,44 @@ _TABLE = (
         f"if the column has a default at the source, {RESET} with a new initial load. If it has none, set "
         f"`require_reload_on_add: false` and {_LIFT}"),
     _code("COLUMN_NAME_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The target cannot have this column name: it is reserved, too long, or equal to another one without case.",
+        "The target cannot have this column name: it is reserved, too long, or differs from another one only in case.",
         "in the mirror file, rename the column (`rename`) or leave it out (`columns: {exclude: […]}`). Or rename it at "
         f"the source. Then {_LIFT}"),
     _code("HASH_UNMATCHED", (Kind.STOP, Kind.LOSS), Lift.RESUME,
-        "`hash` names a column that the table does not have. A misspelled column would land in clear.",
+        "`hash` names a column that the table does not have. A misspelled column would be published unhashed.",
         "spell the column under `hash` as the source does. If it is still to come, use a pattern such as `email*`, or "
-        "leave it out. If the table is stopped, lift the stop then"),
+        "leave it out. If the table is stopped, then lift the stop"),
     _code("FILTER_UNDECIDED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
         "`where` cannot be decided for a row: a column that it names is absent, or a literal is not of its column's "
         "type. Whether the row is to be mirrored is unknown.",
-        "spell the columns of `where` as the source does, and the literals as docs/types.md has their types. If rows "
-        f"from before a column was added lack it, {RESET} with an `initial_load`. Then {_LIFT}"),
+        "spell the columns of `where` as the source does, and the literals as docs/types.md shows for their types. If "
+        f"older rows lack a column that was added later, {RESET} with an `initial_load`. Then {_LIFT}"),
     _code("TYPE_UNSUPPORTED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
         "A column's type is unknown, or the landing zone has no such type.",
         "land the column as text (`types: {column: string}` in the mirror file), or as a type of docs/types.md that "
         f"fits. A column outside the key can also be left out (`columns: {{exclude: […]}}`). Then {_LIFT}"),
     _code("KEY_INVALID", (Kind.STOP, Kind.LETTER, Kind.ERROR), Lift.RESUME,
-        "The `key` in the mirror file is no key: a column is absent, NULL or unreadable, or a key occurs twice.",
+        "The `key` in the mirror file does not identify rows: a column is absent, NULL or unreadable, or a key occurs "
+        "twice.",
         "compare `key` in the mirror file with the complete primary key at the source, in names and spelling. Fix it, "
         f"or the source or export, and {RESET}. A type that loses digits in the target, such as datetime2(7), cannot "
         "be a key"),
     _code("KEY_DIFFERS", (Kind.LETTER, Kind.ERROR, Kind.NOTE), Lift.LETTER,
         "The key at the source differs from `key` in the mirror file: two rows could become one.",
         "set `key` in the mirror file to all columns of the source's key. If the table began with an initial load, "
-        "reset it. If your key is unique all the same, set `key_is_unique: true`, replay the dead letters and resume "
+        "reset it. If your key is unique anyway, set `key_is_unique: true`, replay the dead letters and resume "
         "the table",
         never="set `key_is_unique` without checking: two rows would become one"),
     Code("KEY_UNKNOWN", _STOP, Lift.RESET,
         "A change could not be assigned to a row. Which row lacks it is unknown.",
-        "compare `key` in the mirror file with the primary key at the source, and fix it. If no change is logged by "
+        "compare `key` in the mirror file with the primary key at the source, and fix it. If no change is logged under "
         "the old key, the next run reads the rejected changes again. If a newer version of this product can read the "
         f"dead letter, replay it. Otherwise {RESET} with a load",
-        "a change is missing whose row is unknown, and no run looks at it again",
+        "a change is missing whose row is unknown, and no run reads it again",
         "a change is missing whose row is unknown", frozenset({Trait.HIDES_CHANGES})),
     Code("KEY_MENDED", _STOP, Lift.NEXT_RUN,
-        "The mirror file names another key since the table stopped. Rejected changes have not been read again yet.",
+        "The mirror file names another key since the table stopped. Changes that the wrong key rejected have not been "
+        "read again yet.",
         "run again (`open-mirroring tick`): rejected changes are read again by the new key",
         why_load="changes that the wrong key rejected have not been read again yet; the next run does that",
         traits=frozenset({Trait.RUN_HELPS})),
@@ -282,20 +287,21 @@ _TABLE = (
         f"from its insert or its load on. Then {_LIFT}",
         why_load="its updates contain only the changed columns",
         traits=frozenset({Trait.BEFORE_A_LOAD, Trait.EXPLAINED}),
-        never="set `full_rows: true` unless you know it: NULL would replace values"),
+        never="set `full_rows: true` unless you know that updates contain complete rows: NULL would replace values"),
     Code("ROW_INCOMPLETE", _STOP, Lift.ITSELF,
         "Changes of a row contain only some columns, and no earlier change contains the rest.",
         "the batch that contains the missing changes lifts the stop by itself. If they never come, set "
         f"@include_all_columns = 1 for the table at the source, and {RESET}",
         why_load="no change contains the other columns of a row", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("SWAP_POSSIBLE", _STOP, Lift.ITSELF,
-        "In one transaction a row took a key, and a row left it. Whether both are the same row is unknown, so the key "
-        "may have a row or none.",
+        "In one transaction a row took a key, and a row left it. It is unknown whether both are the same row, and so "
+        "whether a row with that key is left.",
         "update the row with that key at the source: set a column to itself. If there is no such row, insert one and "
-        "delete it. The batch with that change lifts the stop by itself. "
-        f"Or {RESET} with an `initial_load` made after that transaction"),
+        f"delete it. The batch with that change lifts the stop by itself. Or {RESET} with an `initial_load` made after "
+        "that transaction"),
     _code("TABLE_NAME_DIFFERS", (Kind.STOP, Kind.LETTER, Kind.ERROR), Lift.RESUME,
-        "The source spells the table, its folder or its topic differently. Its changes are not read.",
+        "The source spells the table, its folder or its topic differently from the mirror file. Its changes are not "
+        "read.",
         "spell `source`, `change_table`, `table_suffix` or `topics` in the mirror file as the source does. Then replay "
         f"the dead letters and {_LIFT}. If both names are different tables, accept the dead letters of the other one",
         Trait.HEALED_BY_COPY),
@@ -310,8 +316,9 @@ _TABLE = (
         f"write there. Then replay the dead letters and {_LIFT}"),
     _code("CHANGES_WENT_BACK", _STOP, Lift.RESUME,
         "A change table counts from a lower place than before: it was re-created or restored. Changes may be lost.",
-        "find out whether the change table was re-created or restored. Give `load` a new name in the mirror file, and "
-        f"{RESET}"),
+        "find out whether the change table was re-created or restored. Give `load` of `source` a new name in the "
+        f"mirror file, and {RESET}. That new name begins a new stream for every table of the mirror: the others stop "
+        "with `EPOCH_UNKNOWN`"),
     _reset("IDENTITY_CONFLICT",
         "Two changes have the same position and key, but different values.",
         "check that the source path contains the events of one stream group of one database only. The events do not "
@@ -321,7 +328,7 @@ _TABLE = (
         never="deliver a corrected copy under the same position"),
     _code("SENDER_OTHER", (Kind.STOP, Kind.NOTE), Lift.RESUME,
         "Two databases or tasks send changes of one table.",
-        "name the database to mirror as `source.database`, or take the topic of one task out. Then "
+        "name the database to mirror as `source.database`, or remove the topic of one task from the mirror file. Then "
         f"{RESET} with a load. If it is the same source under a new name and nothing was missed, {_LIFT}",
         never="resume while both senders send: rows of two tables would overwrite each other"),
     _reset("SCHEMA_SHARED",
@@ -334,7 +341,7 @@ _TABLE = (
         "Streaming was set up again. Changes between the two streams may never have been sent.",
         f"{RESET} with a load made after the new stream began. If nothing changed at the source in between, accept "
         "the stream by its GUID (`open-mirroring accept-epoch`). If a Qlik task wrote a new full load next to the "
-        "change tables, let it count (`open-mirroring accept-reload`).",
+        "change tables, accept it (`open-mirroring accept-reload`)",
         why_load="changes between two streams are in neither of them",
         never="accept the stream if the source may have changed in between: those changes would be missing for good"),
     _reset("LATE_BELOW_HORIZON",
@@ -344,17 +351,17 @@ _TABLE = (
         "the log no longer contains the changes to compare the late one with"),
     _reset("RELOAD_SEEN",
         "The source was loaded again. Keys that the new load lacks would stay at the target.",
-        "when that load has ended at the source, let it count (`open-mirroring accept-reload`). The next run then "
-        "builds the table from it and the changes behind it. If the log does not show where the load begins, "
-        f"{RESET} with an `initial_load` made after it",
+        "when that load has ended at the source, accept it (`open-mirroring accept-reload`). The next run then builds "
+        f"the table from it and the changes after it. If that is refused (`RELOAD_UNCLEAR`), {RESET} with an "
+        "`initial_load` made after that load ended",
         "keys that the new load lacks would stay, and its rows have positions below every earlier change",
         Trait.BEFORE_A_LOAD, why_load="keys that a reload of the source lacks would stay",
         never="accept the load before it has ended at the source"),
     Code("LOAD_REPEATED", _STOP, Lift.ITSELF,
         "A full load came a second time, and some rows of the first have not come again.",
         "wait until the second load has ended: the stop is lifted once every row has come again. If some never do, "
-        "let the second load count (`open-mirroring accept-reload`), or "
-        f"{RESET} with an `initial_load` made after it. If messages were only delivered twice, {_LIFT}",
+        f"accept the second load (`open-mirroring accept-reload`), or {RESET} with an `initial_load` made after it "
+        f"ended. If messages were only delivered twice, {_LIFT}",
         why_load="keys that a second load of the source lacks would stay", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("RELOAD_UNCLEAR", _ERROR, Lift.DECISION,
         "The newest full load cannot be distinguished from earlier rows, or there is none.",
@@ -372,8 +379,8 @@ _TABLE = (
     _code("VALUE_INVALID", (Kind.STOP, Kind.LETTER, Kind.NOTE), Lift.RESET,
         "A value does not fit its column, or is ambiguous. The target shows the row as it was before.",
         "compare the value with its column's type at the source. Correct it there, or name the column's SQL type under "
-        f"`types`, let the export write it in full, or leave the column out of `columns`. Then {RESET}. For a single "
-        "change it is enough to touch the row at the source"),
+        "`types`. Or export it with its padding and all its digits, or leave the column out of `columns`. Then "
+        f"{RESET}. For a single change it is enough to update the row at the source"),
     _code("LOAD_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESET,
         "The load cannot be read as the mirror file describes it: a file or a column is absent or unexpected.",
         "fix `columns` or `types`, or deliver a complete export: plain files, all alike, in a folder of its own. "
@@ -399,8 +406,8 @@ _TABLE = (
     _code("STATUS_REFUSED", _HOLD, Lift.ITSELF,
         "The login may not read the target's status, so a failed table would go unnoticed.",
         "give the connection's identity Contributor in the workspace, or read and write on the item. The tenant must "
-        "let service principals use Fabric APIs. Try it with `open-mirroring check`. Or publish without asking: "
-        "`gate.status: none`", Trait.ASKS_SOMEBODY,
+        "let service principals use Fabric APIs. Try it with `open-mirroring check`. Or publish without asking for the "
+        "status: `gate.status: none`", Trait.ASKS_SOMEBODY,
         never="leave `gate.status: none` set: only the backlog would then show a failed target"),
     _code("BACKLOG", _HOLD, Lift.ITSELF,
         "More files wait for the target than the limits allow. Changes are logged.",
@@ -415,19 +422,18 @@ _TABLE = (
         "The table's initial load is not complete. Changes are logged.",
         "run the initial load to its end. If something refused it, fix that first. Changes are logged in the meantime"),
     _code("LOAD_AHEAD", _HOLD, Lift.ITSELF,
-        "The stream has not reached the position at which the load says that it continues.",
+        "The stream has not yet reached `stream_from`, the position at which it continues the load.",
         "compare `stream_from` with the last commit before the export began. If it is right, wait until the source "
         f"commits a later change. If it is too high, correct it and {RESET}"),
     # The table goes on, and lacks something.
     _code("DEAD_LETTERS_OPEN", _LOSS, Lift.LETTER,
         "Changes of the table could not be read or typed. Their rows are as they were before.",
-        "run `open-mirroring dead-letters`: it shows what to do about each. Settle what cannot be fixed with "
-        "`open-mirroring accept-dead-letters`, or tolerate it with `dead_letters` in the mirror file"),
+        "run `open-mirroring dead-letters`: it shows what to do about each. If one cannot be fixed, settle it "
+        "(`open-mirroring accept-dead-letters`), or tolerate it with `dead_letters` in the mirror file"),
     _code("DEAD_LETTERS_HOMELESS", _LOSS, Lift.LETTER,
         "Messages do not name their table: any table may lack a change.",
-        "run `open-mirroring dead-letters FILE --raw NEWFILE` to see whose they are. Replay them once the cause is "
-        "fixed. Settle "
-        "those that concern no mirrored table with `open-mirroring accept-dead-letters`"),
+        "run `open-mirroring dead-letters FILE --raw NEWFILE` to see which table each belongs to. Replay them once the "
+        "cause is fixed. If they concern no mirrored table, settle them (`open-mirroring accept-dead-letters`)"),
     _code("DEAD_LETTERS_UNCOUNTED", _LOSS, Lift.NEXT_RUN,
         "The open dead letters of the log have not been counted yet.",
         "run `open-mirroring tick`, or `open-mirroring status`: both count them", Trait.RUN_HELPS),
@@ -443,7 +449,7 @@ _TABLE = (
         "Messages between two that were read are missing: any table may lack a change.",
         "deliver the lines with these offsets, in any file. If they are lost, `open-mirroring prove` finds the rows "
         "that differ, and `open-mirroring accept-dead-letters FILE --code OFFSETS_MISSING --why WHY` settles the gaps. "
-        "If the lines are only some of the messages on purpose, set `offset_gaps: expected` under `source`",
+        "If the files leave messages out on purpose, set `offset_gaps: expected` under `source`",
         never="set `offset_gaps: expected` for a topic without compaction or transactions: losses would go unreported"),
     _code("FILE_UNKNOWN", (Kind.LOSS, Kind.LETTER), Lift.ITSELF,
         "Something in the source's folder is not read, because its name or kind is not known: it may contain changes.",
@@ -465,7 +471,7 @@ _TABLE = (
     # A message or row is set aside.
     _code("BODY_MISSING", _LETTER, Lift.LETTER,
         "A message has no content, so it contains no change.",
-        "find out who sends messages without content to this stream. They contain no change"),
+        "find out who sends messages without content to this stream"),
     _code("MESSAGE_INVALID", _LETTER, Lift.LETTER,
         "A message does not have the source's format: it is cut, altered, newer, or from another sender.",
         "find out what altered the message, or who else writes there, and deliver an intact copy. Changes that were "
@@ -497,16 +503,16 @@ _TABLE = (
         "table", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("FORMAT_UNSUPPORTED", _LETTER, Lift.LETTER,
         "A file is not written as the mirror file describes it, or NULL or a field's end is ambiguous.",
-        "set `encoding` or `layout` under `source` to what the file is. Or change delimiters, quotes, NULL or "
+        "set `encoding` or `layout` under `source` to those of the file. Or change delimiters, quotes, NULL or "
         f"compression at the file target, as the reason says. Then {_DELIVER}", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("ROW_INVALID", _LETTER, Lift.LETTER,
         "A row does not fit its table: its columns or its operation are wrong.",
         "find out what wrote the row. The target shows the row as it was before, until a later change of its key "
-        "comes. Touching the row at the source sends such a change"),
+        "comes. To send one, update the row at the source: set a column to itself"),
     _code("MASK_INVALID", _LETTER, Lift.LETTER,
         "The mask of changed columns does not fit the row or the table.",
         "set `mask_order` to the byte order of the source's masks. If NULL in updates means unchanged, set "
-        "`sparse_updates`. Otherwise check that the table's metadata is up to date, and touch the row"),
+        "`sparse_updates`. Otherwise check that the table's metadata is up to date, and update the row at the source"),
     _code("OLD_KEY_MISSING", _LETTER, Lift.LETTER,
         "A key changed, or may have changed, and the row of the old key cannot be removed.",
         "let the source send the old values: @include_old_values = 1 for change events, before images (`beforeData`) "
@@ -514,7 +520,7 @@ _TABLE = (
         "letters. Otherwise the table is stopped until it is reloaded",
         never="set `keys_never_change` if a key may change: rows of old keys would stay at the target"),
     _code("PKKEY_CONTRADICTED", _LETTER, Lift.LETTER,
-        "A message names two rows: its `pkkey` and its row differ.",
+        "A message names two rows: the key in its `pkkey` is not that of its row.",
         "find out what altered the message, or who writes to this stream. Either row may be out of date. Deliver an "
         "intact copy and resume the table, or reload it"),
     _code("ROWS_MISSING", _LETTER, Lift.RESET,
@@ -534,12 +540,12 @@ _TABLE = (
         "look up the service's error code. Check addresses, connection and rights", Trait.WAITED_FOR),
     _code("ACCESS_DENIED", _ERROR, Lift.CALL,
         "A login or the user of the job may not read or write there.",
-        "correct the login of the connection, or give its identity, or the user of the job, the right that is named",
-        Trait.WAITED_FOR),
+        "correct the login of the connection, or grant the right that the message names to its identity or to the user "
+        "of the job", Trait.WAITED_FOR),
     _code("CONNECTION_INVALID", _ERROR, Lift.CALL,
         "A connection is not set, or is wrong.",
-        "set the connection as its page shows: `AIRFLOW_CONN_<NAME>`, or in Airflow. For a certificate, name its "
-        "authority", Trait.WAITED_FOR),
+        "set the connection in Airflow or as `AIRFLOW_CONN_<NAME>` (docs/how-to/connections.md). If a broker's "
+        "certificate is refused, set `ssl.ca.location` in the connection's extra", Trait.WAITED_FOR),
     _code("PLACE_MISSING", _ERROR, Lift.CALL,
         "A folder, table, topic, container or item of the mirror file does not exist, or is of another kind.",
         "correct the name in the mirror file, or create what it names. Check that the login may see it",
@@ -564,8 +570,8 @@ _TABLE = (
         "reload the tables"),
     _code("TRANSACTION_UNTOLD", _ERROR, Lift.CALL,
         "With `consistency: transaction`, the source does not show where all transactions begin or end.",
-        "do what the message says: set `partition_count`, let the task send the header, or make a mirror for each "
-        "task. Or set `consistency: key`. Then run again"),
+        "do what the message says: set `partition_count`, let the task send `transactionEventCounter`, or make a "
+        "mirror for each task. Or set `consistency: key`. Then run again"),
     _code("LEDGER_DAMAGED", _ERROR, Lift.CALL,
         "The ledger's file is not an SQLite database, or is damaged.",
         "restore an intact copy. Or remove it and rebuild it (`open-mirroring rebuild-ledger`)"),
@@ -621,7 +627,7 @@ _TABLE = (
         "The stream was not read from its first message on, and there is no load with the first rows.",
         f"run `open-mirroring prove` to see which rows are missing. Then {RESET} with an initial load"),
     _code("SETUP_INCOMPLETE", _NOTE, Lift.CALL,
-        "The set-up of the source would let some changes stop the table, or does not send them.",
+        "As the source is set up, some changes would stop the table, or are not sent.",
         "let the source send old values, complete rows or masks, or set what the message names"),
     _code("CONTROL_TABLE_UNREAD", _NOTE, Lift.ITSELF,
         "A control table of the task is absent, or may not be read.",
@@ -640,7 +646,8 @@ _TABLE = (
         "divide the tables between mirrors, or leave columns out with `columns`"),
     _code("NOT_INSPECTED", _NOTE, Lift.NEXT_RUN,
         "The landing zone has not been inspected lately: its state is unknown.",
-        "run `open-mirroring tick`, or inspect it on the page. Check why the scheduler does not run the mirror",
+        "run `open-mirroring tick`, or press \"Look again now\" on the mirror's web page. Check why the scheduler does "
+        "not run the mirror",
         Trait.RUN_HELPS),
 )
 # fmt: on

@@ -55,7 +55,7 @@ def memory_error() -> MirroringError:
     return TransientError(
         "MEMORY_FULL",
         "the process ran out of memory",
-        way_out="give it more, or let a smaller `spark.start_above` leave such work to Spark; the next run goes on",
+        way_out="give the job more memory, or lower `spark.start_above` to leave it to Spark; the next run goes on",
     )
 
 

@@ -62,7 +62,10 @@ class Maintained(NamedTuple):
 def maintain(
     mirror: Mirror, ledger: Engine, spark: SparkSession | None = None, *, now: datetime | None = None
 ) -> Maintained:
-    """Do the maintenance that is due, without Spark (``CHANGED_MEANWHILE``, ``LOG_DAMAGED``, ``LEDGER_LOST``)."""
+    """Do the maintenance that is due; *spark* is not used.
+
+    Raises ``CHANGED_MEANWHILE``, ``LOG_DAMAGED`` or ``LEDGER_LOST``.
+    """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     moment = now or datetime.now(UTC)

@@ -228,9 +228,13 @@ class _Proving:
 
     def _first_look(self, case: _Case) -> None:
         if case.state.start.load_state == "pending":
-            raise TerminalError("LOAD_PENDING", "its initial load is not complete", way_out="run it to its end")
+            raise TerminalError(
+                "LOAD_PENDING", "its initial load is not complete", way_out="run the initial load to its end"
+            )
         if case.state.reset is not None:
-            raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")
+            raise TerminalError(
+                "RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="wait until the reset has ended"
+            )
         export = (self._asked.exports or {}).get(case.table.source)
         streamed = self._reader.streamed_types(case.state.id)
         borders = None if export is not None else case.scope.borders

@@ -189,7 +189,7 @@ class _Store:
         row = self._state.row
         if marker != protocol.Marker(row.incarnation, row.marker_etag):
             what = f"the folder of table {self._state.source!r} is not the one that the number belongs to"
-            raise TerminalError("REPAIR_REFUSED", what, way_out="see to INCARNATION_CHANGED first")
+            raise TerminalError("REPAIR_REFUSED", what, way_out="follow the next step of INCARNATION_CHANGED first")
 
     def holds(self, sealed: StagedFile) -> bool:
         """Whether the sealed object is still staged."""

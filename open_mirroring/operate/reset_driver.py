@@ -115,7 +115,7 @@ class ResetDriver:
         to = ResetStage.TABLE_GONE if word == "gone" else ResetStage.TABLE_BACK
         if is_new and not self._ledger.say(asked, row.version, to, reason):
             what = f"a run is at work on the reset of {self._source!r}"
-            raise TransientError("CHANGED_MEANWHILE", what, way_out="look, and confirm it again")
+            raise TransientError("CHANGED_MEANWHILE", what, way_out="run `open-mirroring status`, then confirm again")
         if word == "back":
             return f"{self._source}: the reset is over"
         return f"{self._source}: the run that waits for this goes on; without one, start it again"

@@ -58,8 +58,8 @@ def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
         raise TerminalError(
             "ARGUMENT_INVALID",
             f"the interval begins at {interval.start.isoformat()}, before the horizon at {horizon.isoformat()}",
-            way_out="begin it at the horizon or later. Earlier changes are no longer in the change log: only a "
-            "reload of the tables recovers them",
+            way_out="begin the interval at the horizon or later. Earlier changes are no longer in the change log: only "
+            "a reload of the tables recovers them",
         )
 
 

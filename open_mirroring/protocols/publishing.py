@@ -354,8 +354,8 @@ def start() -> State:
 def step(state: State, reply: Reply) -> State:
     """The state after a reply; its ``request`` is the next request.
 
-    A ledger write that was lost or whose outcome is unknown begins again at :class:`Acquire`, whose new version makes a
-    late write fail. An unknown rename is probed; an unknown read or create-if-absent is repeated.
+    If another process owns the row now, or a ledger write's outcome is unknown, the next request is :class:`Acquire`;
+    its new version makes a late write fail. An unknown rename is probed; an unknown read or create is repeated.
     """
     request = state.request
     match request, reply:

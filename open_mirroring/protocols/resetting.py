@@ -171,8 +171,8 @@ def start(request: str = "") -> State:
 def step(state: State, reply: Reply) -> State:
     """The state after a reply; its ``request`` is the next request.
 
-    A write that was lost or whose outcome is unknown begins again at :class:`Acquire`. A delete with unknown outcome
-    waits for the next run, which repeats it.
+    If another process owns the row now, or a write's outcome is unknown, the next request is :class:`Acquire`. A delete
+    with unknown outcome waits for the next run, which repeats it.
     """
     request = state.request
     match request, reply:

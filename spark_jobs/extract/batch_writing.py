@@ -295,7 +295,7 @@ class BatchWriting:
                 "TRANSACTION_UNTOLD",
                 "a change does not show its place in its transaction (transactionEventCounter)",
                 where=at,
-                way_out=f"have the task send this header; {way_out}",
+                way_out=f"let the task send the header `transactionEventCounter`; {way_out}",
             )
         tasks = unrelated_senders(schemas)
         if len(tasks) > 1:

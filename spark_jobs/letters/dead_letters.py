@@ -81,7 +81,9 @@ def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int
         raise TerminalError("ARGUMENT_INVALID", f"{file} exists already", way_out="name a new file") from None
     except OSError as error:
         raise TerminalError(
-            "ACCESS_DENIED", f"{file} cannot be written: {error.strerror}", way_out="name another place"
+            "ACCESS_DENIED",
+            f"{file} cannot be written: {error.strerror}",
+            way_out="name a file in a folder that you may write to",
         ) from error
     by_batch: dict[int, list[DeadLetter]] = {}
     for letter in letters:

@@ -271,7 +271,7 @@ def a_paused_target(ada: Operator) -> None:
 
 
 def an_expired_login(ada: Operator) -> None:
-    ada.reads("It is unknown whether the target is up to date", "inspect it on the page")
+    ada.reads("It is unknown whether the target is up to date", 'press "Look again now"')
     ada.copies("check")
     ada.clicks_on("button", "Look again now")
     ada.reads("Not done", "ACCESS_DENIED", "the client secret has expired", "renew it in the connection")

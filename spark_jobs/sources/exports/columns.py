@@ -89,7 +89,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
         what = (
             f"{kind} cannot land as {chosen}, which `types` or `hash` of the table says, without its type at the source"
         )
-        raise _unsupported(name, what, "name its SQL type under `types` of the load")
+        raise _unsupported(name, what, "name its SQL type under `types` of `initial_load`")
     try:
         landing = chosen if sql_type is None else landed_as(sql_type, chosen)
     except TerminalError as error:

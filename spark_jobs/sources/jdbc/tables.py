@@ -130,7 +130,7 @@ class JdbcTable:
         missing = sorted(chosen.absent([*(column["name"] for column in found), *gone]))
         if missing:
             raise TerminalError(
-                "LOAD_INVALID", f"the table has no columns {missing}", way_out="spell them as the table does"
+                "LOAD_INVALID", f"the table has no columns {missing}", way_out="spell the columns as the table does"
             )
         names = chosen.of(column["name"] for column in found)
         columns = []

@@ -1,4 +1,4 @@
-"""Splits rows of change tables into blocks of columns, never between a before image and its update."""
+"""Cuts rows of change tables into columnar blocks; a before image usually stays in the block of its update."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def cut_blocks(
 ) -> Callable[[pa.RecordBatch | None], None]:
     """Returns a function that receives batches of texts in the order of ``change_seq`` and passes blocks to *take*.
 
-    The last ``change_seq`` of a batch waits for the next batch or None, the end: no before image leaves its UPDATE
-    (T-11).
+    The last ``change_seq`` of a batch waits for the next batch or None, the end. So a before image stays with its
+    UPDATE (T-11), unless their ``change_seq`` is above the limits of this module.
     """
     sequence = header_places(structure, prefix).get(SEQUENCE)
     held: pa.RecordBatch | None = None

@@ -343,7 +343,7 @@ class ChangeFiles(MessageTransport):
                             LOAD_UNREAD,
                             f"{what}: they are read by nothing",
                             where=f"table {table}",
-                            way_out="give it an initial load with the format qlik-full-load, and reset it",
+                            way_out="give the table an initial load with the format qlik-full-load, and reset it",
                         ),
                     )
 

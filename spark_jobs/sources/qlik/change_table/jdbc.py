@@ -424,7 +424,8 @@ def _new_interval(
             "CHANGES_WENT_BACK",
             f"the highest change_seq is {sequence_text(highest)}, and {sequence_text(end - 1)} was read",
             where=f"table {table.name}",
-            way_out="see whether the change table was re-created or restored; then give `load` a new name and reset it",
+            way_out="see whether the change table was re-created or restored; then give `load` of `source` a new name "
+            "and reset the table",
         )
     start = late_start(before, rows)
     if highest + 1 == end:
