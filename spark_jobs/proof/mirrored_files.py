@@ -119,11 +119,13 @@ class Target(Side):
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         columns = {_told(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
-        self._pieces = list(_pieces(table, place, sources))
-        counts = pa.table(table.get_add_actions())
+        features = _features(table, place)
+        files = pa.table(table.get_add_actions())
+        vectors = deletion_vectors(place, table.version()) if "deletionVectors" in features else None
+        self._pieces = list(_pieces(files, vectors, place, sources))
         deleted = {piece.path: piece.deleted.rows for piece in self._pieces if piece.deleted is not None}
-        if "num_records" in counts.column_names:
-            self.rows = sum(filter(None, counts["num_records"].to_pylist())) - sum(deleted.values())
+        if "num_records" in files.column_names:
+            self.rows = sum(filter(None, files["num_records"].to_pylist())) - sum(deleted.values())
         self.size = sum(piece.size for piece in self._pieces)
 
     def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
@@ -187,23 +189,28 @@ def table_place(root: Place, folder: str) -> Place | None:
     return next((place for place in places if (place / "_delta_log").is_dir()), None)
 
 
-def _pieces(table: DeltaTable, place: Place, sources: Mapping[str, str]) -> Iterator[_Piece]:
+def _features(table: DeltaTable, place: Place) -> set[str]:
+    """The reader features of a table. Raises ``PROOF_FAILED`` for one that is not read."""
     features = set(table.protocol().reader_features or ())
     if unknown := sorted(features - _READ):
         raise _unreadable(f"the mirrored table has features that are not read: {', '.join(unknown)}", str(place))
-    can_delete = "deletionVectors" in features
-    deleted = deletion_vectors(place, table.version()) if can_delete else {}
-    files = pa.table(table.get_add_actions())
+    return features
+
+
+def _pieces(
+    files: pa.Table, vectors: Mapping[str, DeletionVector | None] | None, place: Place, sources: Mapping[str, str]
+) -> Iterator[_Piece]:
+    """The pieces of a version's files; *vectors* are by path, None if the table cannot have any."""
     for file in files.select([name for name in _OF_FILES if name in files.column_names]).to_pylist():
         path = unquote(file["path"])
         if any(part in ("", ".", "..") for part in path.split("/")):
             raise _unreadable(f"the table's log names a file outside of it: {path!r}", str(place))
-        if can_delete and path not in deleted:
+        if vectors is not None and path not in vectors:
             raise _unreadable(f"the table's log does not show which rows of a file are deleted: {path!r}", str(place))
         given = {sources[name]: value for name, value in (file.get("partition") or {}).items()}
         parts = -(-file["size_bytes"] // _PIECE_BYTES) or 1
         size = file["size_bytes"] // parts
-        yield from (_Piece(path, size, part, parts, given, deleted.get(path)) for part in range(parts))
+        yield from (_Piece(path, size, part, parts, given, (vectors or {}).get(path)) for part in range(parts))
 
 
 def _shared_out(pieces: Sequence[_Piece]) -> Iterator[Sequence[_Piece]]:
