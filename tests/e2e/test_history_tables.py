@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,17 @@ from spark_jobs.cli.command_line import main
 from spark_jobs.maintain import maintain
 from tests.ces_messages import event
 from tests.e2e.test_first_day import declare
-from tests.e2e.test_histories import slices
 from tests.e2e.test_kept_rows import COLS, REMOVED_AT, Orders, told
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_maintain import grow_old
 from tests.e2e.test_rebuild_ledger import APPLY
 from tests.e2e.test_source_reloads import MD_A, WATCHED, A, Lines, accept, landed, load, of, ticked
 from tests.e2e.test_source_reloads import TABLES as RELOADED
-from tests.e2e.test_transaction_cut import DELIVERY, PARTITIONED, complete_below
+from tests.e2e.test_transaction_cut import PARTITIONED, whole_at_each_tick
 from tests.pipeline import Pipeline, in_order
 from tests.shaped_tables import FORMS, commits, mirrored, plain
-from workload_generator.ces import CesOptions, commit_lsn, render
 from workload_generator.history import SHOP_TABLES, random_history
 from workload_generator.sql_values import typed
-from workload_generator.transports import json_lines
 
 TABLES = [
     {
@@ -355,17 +351,12 @@ def test_loaded_rows_are_the_first_versions_and_a_lost_ledger_is_made_again_g195
 def test_a_history_ends_at_a_whole_transaction_g194_g195_c88(form: str, tmp_path: Path, spark: Any) -> None:
     """G-194, G-195, I4: what it shows are the changes of the source up to a commit."""
     made = random_history(95, 60)
-    messages = render(made.changes, CesOptions(seed=9), DELIVERY)
     tables, shows, expects = TABLES, shown, expected_changes
     if form == "scd2":
         tables, shows, expects = VERSIONS, shown_versions, expected_versions
     pipeline = Pipeline(tmp_path, spark, tables, source=PARTITIONED, consistency="transaction")
     rows = 0
-    for at, part in enumerate(slices(messages, 4)):
-        pipeline.deliver(f"{at}.jsonl", json_lines(part, layout="wrapped"))
-        pipeline.tick()
-        below = complete_below(pipeline)
-        whole = replace(made, changes=[one for one in made.changes if commit_lsn(one.txn).replace(":", "") < below])
+    for at, whole in enumerate(whole_at_each_tick(pipeline, made)):
         for table in SHOP_TABLES:
             if expected := expects(whole, table):
                 assert shows(pipeline, table) == expected, (at, table.name)

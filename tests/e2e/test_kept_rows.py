@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,15 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event, lsn
 from tests.e2e.test_first_day import declare
-from tests.e2e.test_histories import slices
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
-from tests.e2e.test_transaction_cut import DELIVERY, PARTITIONED, complete_below
+from tests.e2e.test_transaction_cut import PARTITIONED, whole_at_each_tick
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
 from tests.shaped_tables import FORMS, commits, mirrored
 from tests.spark.test_initial_load_jdbc import connect
-from workload_generator.ces import CesOptions, commit_lsn, render
 from workload_generator.history import SHOP_TABLES, random_history
 from workload_generator.sql_values import typed
-from workload_generator.transports import json_lines
 
 TABLES = [
     {"source": t.full_name, "target": f"shop/{t.name}", "key": list(t.key), "on_delete": "keep"} for t in SHOP_TABLES
@@ -83,15 +79,10 @@ def test_spark_s_workers_keep_the_same_rows_g192(tmp_path: Path, spark_workers: 
 def test_a_transaction_is_kept_as_a_whole_g192_c88(tmp_path: Path, spark: Any) -> None:
     """G-192, I4: what the target shows is the source at a commit, deleted rows included."""
     made = random_history(95, 60)
-    messages = render(made.changes, CesOptions(seed=9), DELIVERY)
     pipeline = Pipeline(tmp_path, spark, TABLES, source=PARTITIONED, consistency="transaction")
     gone = 0
-    for at, part in enumerate(slices(messages, 4)):
-        pipeline.deliver(f"{at}.jsonl", json_lines(part, layout="wrapped"))
-        pipeline.tick()
-        below = complete_below(pipeline)
-        whole = [one for one in made.changes if commit_lsn(one.txn).replace(":", "") < below]
-        gone = assert_kept(pipeline, replace(made, changes=whole))
+    for whole in whole_at_each_tick(pipeline, made):
+        gone = assert_kept(pipeline, whole)
     assert gone > 10
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +28,22 @@ def complete_below(pipeline: Pipeline) -> str:
     return next(iter(complete.below.values()), "")
 
 
-def assert_shows_whole_transactions(pipeline: Pipeline, made: History) -> int:
+def whole_transactions(pipeline: Pipeline, made: History) -> list[Change]:
+    """The changes of a history below the complete position."""
     below = complete_below(pipeline)
-    return assert_shows(pipeline, made, [one for one in made.changes if commit_lsn(one.txn).replace(":", "") < below])
+    return [one for one in made.changes if commit_lsn(one.txn).replace(":", "") < below]
+
+
+def whole_at_each_tick(pipeline: Pipeline, made: History) -> Iterator[History]:
+    """Deliver a history in four ticks; after each the part of it that is complete."""
+    for at, part in enumerate(slices(render(made.changes, CesOptions(seed=9), DELIVERY), 4)):
+        pipeline.deliver(f"{at}.jsonl", json_lines(part, layout="wrapped"))
+        pipeline.tick()
+        yield replace(made, changes=whole_transactions(pipeline, made))
+
+
+def assert_shows_whole_transactions(pipeline: Pipeline, made: History) -> int:
+    return assert_shows(pipeline, made, whole_transactions(pipeline, made))
 
 
 def assert_shows(pipeline: Pipeline, made: History, whole: list[Change]) -> int:
