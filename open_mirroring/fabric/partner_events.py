@@ -29,6 +29,6 @@ def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
         return True
     found = store.read(layout.PARTNER_EVENTS_FILE)
     if found is not None and found.data != document:
-        way_out = "delete it to have the next `open-mirroring create` write it from the mirror file"
-        log.warning("%s has other content and is left as it is; %s", layout.PARTNER_EVENTS_FILE, way_out)
+        next_step = "delete it to have the next `open-mirroring create` write it from the mirror file"
+        log.warning("%s has other content and is left as it is; %s", layout.PARTNER_EVENTS_FILE, next_step)
     return False

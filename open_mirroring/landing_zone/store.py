@@ -94,7 +94,7 @@ def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: 
     """
     info = store.create(staged, content)
     if info is None:
-        raise TransientError("CHANGED_MEANWHILE", f"{staged!r} is there already", way_out="another name is tried")
+        raise TransientError("CHANGED_MEANWHILE", f"{staged!r} is there already", next_step="another name is tried")
     if store.rename(staged, path, source_etag=info.etag) is RenameOutcome.DONE:
         return True
     store.delete(staged)

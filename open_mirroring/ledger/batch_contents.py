@@ -130,8 +130,8 @@ def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest
 
 def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
     without_table = sum(WITHOUT_TABLE.of_mirror(manifest.facts).values())
-    rejects = t.mirror.c.homeless_rejects + without_table
-    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(homeless_rejects=rejects))
+    rejects = t.mirror.c.unnamed_rejects + without_table
+    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(unnamed_rejects=rejects))
     epochs: dict[str, set[str]] = {}
     for file in manifest.files:
         for source, seen in file["tables"].items():

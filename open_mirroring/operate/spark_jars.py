@@ -48,8 +48,8 @@ def drivers_lacking(mirror: Mirror) -> list[Problem]:
         if _spark_brings_driver(connection):
             continue
         what = f"Spark needs a driver to read over {connection}, and there are no jars in {jars_folder()}"
-        way_out = "fetch them: open-mirroring jars; nothing, where the cluster has the driver"
-        return [mirror.problem(setting, "INSTALLATION_INCOMPLETE", what, way_out)]
+        next_step = "fetch them: open-mirroring jars; nothing, where the cluster has the driver"
+        return [mirror.problem(setting, "INSTALLATION_INCOMPLETE", what, next_step)]
     return []
 
 

@@ -108,7 +108,7 @@ def inspect_mirror(
             break
     else:
         what = f"the tables {sorted(waiting)} kept changing while they were inspected"
-        raise TransientError("CHANGED_MEANWHILE", what, way_out="try again")
+        raise TransientError("CHANGED_MEANWHILE", what, next_step="try again")
     if is_new_there:
         refuse_foreign_zone(mirror, looking.owners)
     if record:

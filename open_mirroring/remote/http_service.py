@@ -187,13 +187,13 @@ class HttpService:
                 "TARGET_BUSY",
                 f"{self.name} asks to be called less: {said.text}, for {said.wait:.0f} s",
                 where=str(request),
-                way_out="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
+                next_step="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
             )
         return TransientError(
             "UNREACHABLE",
             f"{self.name} gave no usable answer: {said.text}",
             where=str(request),
-            way_out="the next run goes on; if it stays so, look at the network between and at the service's health",
+            next_step="the next run goes on; if it stays so, look at the network between and at the service's health",
         )
 
     def _once(self, request: Request) -> Answer | Said:
@@ -230,7 +230,7 @@ class HttpService:
             "SERVICE_REFUSED",
             f"{self.name} redirects (status {status}), which is not followed",
             where=str(request),
-            way_out="name the service's own address in the connection",
+            next_step="name the service's own address in the connection",
         )
 
 

@@ -90,7 +90,7 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
             "ARGUMENT_INVALID",
             f"nothing was decided: for {operation.label!r} ({operation.name}) {'; and '.join(said)}",
             where="the run's form",
-            way_out=f"start another run of this DAG; {operation.name} takes: {takes}",
+            next_step=f"start another run of this DAG; {operation.name} takes: {takes}",
         )
     return operation.name, filled
 
@@ -131,7 +131,7 @@ def backfill_arguments(context: Context) -> list[str]:
             "ARGUMENT_INVALID",
             "a run that is to read again has to name an interval, and this one has none",
             where=f"param {REREAD.field}",
-            way_out="start it as a backfill: airflow backfill create --dag-id … --from-date … --to-date … "
+            next_step="start it as a backfill: airflow backfill create --dag-id … --from-date … --to-date … "
             """--dag-run-conf '{"reread": true}'; or give it a logical date""",
         )
     interval = ["--from", start.isoformat(), "--to", end.isoformat()]

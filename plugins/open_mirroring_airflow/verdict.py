@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context, TaskInstanceState
 
-from open_mirroring.codes import Trait, having, next_step
+from open_mirroring.codes import Trait, having, next_step_of
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.operations import TABLE
@@ -107,19 +107,19 @@ class ReconcileOperator(BaseOperator):
             failed = f"failed before this: {', '.join(red)}" if red else ""
             named = f"tables stopped: {by_table({'stopped': stopped}, 'stopped')}" if stopped else ""
             ways = {
-                finding.way_out: None for table, finding in findings.items() if table in stopped and finding.way_out
+                finding.next_step: None for table, finding in findings.items() if table in stopped and finding.next_step
             }
             lacking = f"losses: {losses}" if losses else ""
             raise TerminalError(
                 "TABLES_STOPPED" if stopped else "JOB_FAILED",
                 "; ".join(filter(None, (named, failed, lacking))),
                 where=f"mirror {mirror.name}",
-                way_out="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
+                next_step="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
             )
         if losses:
             codes = dict.fromkeys(loss.code for found in report.losses.values() for loss in found)
-            ways_out = "; ".join(next_step(code) for code in codes)
-            raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
+            next_steps = "; ".join(next_step_of(code) for code in codes)
+            raise done_with_losses(losses, where=f"mirror {mirror.name}", next_steps=next_steps)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
         return {"verdicts": verdicts, "note": note, "status": found.document()}
 

@@ -87,7 +87,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     listed, counts = ListedLetters((), False), LetterCounts(True, {}, NO_LETTERS)
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
-            raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
+            raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", next_step=lost.next_step)
         print(not_begun(mirror), file=sys.stderr)
     else:
         ledger = ledger_of(mirror)
@@ -101,7 +101,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
         lines = write_raw(arguments.raw, log_root, listed.letters)
         print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
     if arguments.json:
-        letters = [{**letter._asdict(), "way_out": letter.way_out} for letter in listed.letters]
+        letters = [{**letter._asdict(), "next_step": letter.next_step} for letter in listed.letters]
         print(json_text({"dead_letters": letters, "more": listed.more, "open": counts.document()}))
     else:
         print(dead_letters_text(listed, counts))

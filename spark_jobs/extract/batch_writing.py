@@ -133,8 +133,8 @@ class BatchWriting:
         if new := {name for name in FOREIGN.of_mirror(seen) if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
         senders, other_senders = new_senders(kept, senders_in(seen))
-        told = {schema for part in joined for schema in part.schemas}
-        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders]
+        described = {schema for part in joined for schema in part.schemas}
+        fresh = [*schemas[len(known) :], *sorted(described - {*schemas}), *untried, *senders]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
         stops = _stops({**other_senders, **stops_of_shared(shared, self.tables)}, manifest.facts)
@@ -280,29 +280,29 @@ class BatchWriting:
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
             raise TerminalError(
-                "TRANSACTION_UNTOLD",
+                "TRANSACTION_UNBOUNDED",
                 f"{counted}: {sorted(known)[:10]}",
-                way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
+                next_step="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
             )
 
     def _check_order(self, facts: Facts, schemas: Iterable[SourceSchema]) -> None:
         """Refuse changes that do not show which transactions are complete, if only those are published (K-80)."""
         if not (self.format.partitions and self.format.first_place):
             return
-        way_out = "or set `consistency: key`; nothing of this batch is lost"
+        next_step = "or set `consistency: key`; nothing of this batch is lost"
         for at in UNCOUNTED.of_mirror(facts).values():
             raise TerminalError(
-                "TRANSACTION_UNTOLD",
+                "TRANSACTION_UNBOUNDED",
                 "a change does not show its place in its transaction (transactionEventCounter)",
                 where=at,
-                way_out=f"let the task send the header `transactionEventCounter`; {way_out}",
+                next_step=f"let the task send the header `transactionEventCounter`; {next_step}",
             )
         tasks = unrelated_senders(schemas)
         if len(tasks) > 1:
             raise TerminalError(
-                "TRANSACTION_UNTOLD",
+                "TRANSACTION_UNBOUNDED",
                 f"changes come from several tasks, whose positions cannot be compared: {tasks[:10]}",
-                way_out=f"make a mirror for the tables of each task; {way_out}",
+                next_step=f"make a mirror for the tables of each task; {next_step}",
             )
 
     def _new_schemas(self, parts: Sequence[Part], known: Sequence[SourceSchema]) -> list[SourceSchema]:
@@ -347,5 +347,5 @@ def _account(counts: Mapping[str, int], batch: int) -> None:
             "COUNTS_DIFFER",
             f"{messages} messages were read, {sum(kinds)} have a disposition: {dict(counts)}",
             where=f"batch {batch}",
-            way_out="this is a defect of the decoder; nothing was committed: report it with the source files",
+            next_step="this is a defect of the decoder; nothing was committed: report it with the source files",
         )

@@ -154,7 +154,7 @@ class ExtractionDriver:
         tables: list[Joining] = []
         for table, pattern, one in ((one.table, one.pattern, one.announced) for one in found):
             columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.columns.items())
-            what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'untold'}"
+            what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'unknown'}"
             what += f"; it fits {pattern.source!r}"
             asks = pattern.new_tables == "ask"
             said[table.source] = what + (", which asks: nothing is published yet" if asks else "")
@@ -191,7 +191,7 @@ class ExtractionDriver:
             raise TerminalError(
                 request.stopped,
                 f"extraction of mirror {self._name!r} is stopped",
-                way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
+                next_step="see the runbook's section of this code, then `open-mirroring resume-extraction`",
             )
 
     def answer(self, request: protocol.Request) -> protocol.Reply:

@@ -93,7 +93,7 @@ class ZonePorts:
         with self._store.fetch(path) as local:
             if local is None:
                 raise TransientError(
-                    "CHANGED_MEANWHILE", f"{path!r} was moved while it was read", way_out="it is read again"
+                    "CHANGED_MEANWHILE", f"{path!r} was moved while it was read", next_step="it is read again"
                 )
             if text:
                 return bytes_digest(local)

@@ -128,7 +128,7 @@ def test_more_partitions_than_the_mirror_file_knows_stop_reading(tmp_path: Path,
     source = {**PARTITIONED, "partition_count": 2}
     pipeline = Pipeline(tmp_path, spark, TABLES, source=source, consistency="transaction")
     pipeline.deliver("0.jsonl", json_lines(messages, layout="wrapped"))
-    with pytest.raises(Exception, match="TRANSACTION_UNTOLD"):
+    with pytest.raises(Exception, match="TRANSACTION_UNBOUNDED"):
         pipeline.extract()
     document = yaml.safe_load(pipeline.file.read_text(encoding="utf-8"))
     document["source"]["partition_count"] = 3

@@ -102,11 +102,11 @@ def test_a_table_has_what_its_pattern_says_g70() -> None:
         ({"key_is_unique": True}, "CONFIG_INVALID", "'key_is_unique'"),
     ],
 )
-def test_a_mistake_in_a_pattern_is_told_with_its_line_g72(pattern: dict[str, Any], code: str, says: str) -> None:
+def test_a_mistake_in_a_pattern_is_reported_with_its_line_g72(pattern: dict[str, Any], code: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         mirror(ORDERS, {"source": "sales.*", **pattern})
     (problem,) = caught.value.problems
-    assert problem.code == code and says in problem.what and problem.way_out
+    assert problem.code == code and says in problem.what and problem.next_step
     assert problem.path.startswith("tables[1]") and problem.line > 11
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_join_is_refused_by_name_g72(tables: list[AnnouncedTable], s
     with pytest.raises(TerminalError) as caught:
         joining(found, tables)
     assert caught.value.code == "CONFIG_INVALID"
-    assert says in caught.value.what and "exclude" in caught.value.way_out
+    assert says in caught.value.what and "exclude" in caught.value.next_step
     ((pattern, why),) = refusals(found, tables)
     assert pattern.source == "*.*" and why == caught.value.what
 
@@ -183,7 +183,7 @@ def test_a_stop_that_takes_the_place_of_the_question_does_not_answer_it_g71(tmp_
     ExtractLedger(ledger, "test", {"s.t": ("ID",)}).stop_table("s.t", "KEY_UNKNOWN", "no ID")
     assert stop_of(ledger)[0] == "KEY_UNKNOWN"
     declare(ledger, "test", [declared._replace(keys=("id",))])
-    assert stop_of(ledger)[0] == "KEY_MENDED"
+    assert stop_of(ledger)[0] == "KEY_CORRECTED"
     with ledger.begin() as db:
         mark_healed(db, "test", ["s.t"])
     assert stop_of(ledger) == ("NEW_TABLE", "a question")
