@@ -30,7 +30,7 @@ from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.logged_keys import LoggedChanges
 from spark_jobs.proof.rows import Tables
 from spark_jobs.proof.sides import ExportSource
-from spark_jobs.runtime.job import told
+from spark_jobs.runtime.job import as_ours
 from spark_jobs.runtime.parcels import sealed_frame
 from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.exports.files import Export
@@ -80,7 +80,7 @@ def test_what_a_worker_lacks_is_reported_in_one_line_and_without_a_trace(spark: 
     assert "\n" not in str(unfit.value)
     with pytest.raises(PySparkException) as frame:
         sealed_frame(spark, _lacks_a_module, ["a"], "id int").collect()
-    assert "INSTALLATION_INCOMPLETE" in str(told(frame.value))
+    assert "INSTALLATION_INCOMPLETE" in str(as_ours(frame.value))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_a_worker_lacks_is_reported_in_one_line_and_without_a_trace(spark: 
 )
 def test_what_spark_says_of_unfit_workers_is_known(said: str, code: str, shown: str) -> None:
     """S-25: as Spark 4.0 to 4.3 say it, with a trace around it."""
-    text = str(told(PySparkException(f"Job aborted\n\tat scala\nCaused by: {said}\n\tat java")))
+    text = str(as_ours(PySparkException(f"Job aborted\n\tat scala\nCaused by: {said}\n\tat java")))
     assert text.startswith(code) and shown in text
 
 
