@@ -61,7 +61,7 @@ class Trait(Enum):
     REPAIRABLE = "a file that is lost can be published again"
     RESET_HELPS = "a reset of the table ends the loss"
     RUN_HELPS = "a run ends it"
-    ASKS_SOMEBODY = "a hold whose cause only an operator can remove"
+    ASKS_OPERATOR = "a hold whose cause only an operator can remove"
     WAITED_FOR = "a load waits until its cause is put back as it was; any other error of a row ends the load"
     PASSES = "the deep check reports it and stops nothing"
 
@@ -407,7 +407,7 @@ _TABLE = (
         "The login may not read the target's status, so a failed table would go unnoticed.",
         "give the connection's identity Contributor in the workspace, or read and write on the item. The tenant must "
         "let service principals use Fabric APIs. Try it with `open-mirroring check`. Or publish without asking for the "
-        "status: `gate.status: none`", Trait.ASKS_SOMEBODY,
+        "status: `gate.status: none`", Trait.ASKS_OPERATOR,
         never="leave `gate.status: none` set: only the backlog would then show a failed target"),
     _code("BACKLOG", _HOLD, Lift.ITSELF,
         "More files wait for the target than the limits allow. Changes are logged.",

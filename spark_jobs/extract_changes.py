@@ -26,8 +26,8 @@ from open_mirroring.protocols.table_losses import ANY_TABLE, FILE_UNKNOWN
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.source_reports import record_source_report, signals_of
+from spark_jobs.dead_letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.extract.driver import ExtractionDriver, Point
-from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.sources.contract.source import Found, Transport, unread_text

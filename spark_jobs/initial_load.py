@@ -26,10 +26,10 @@ from open_mirroring.operate.words import pace
 from open_mirroring.protocols.verdicts import BACKLOG, LOAD_PENDING, gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.reconciliation.losses import look
+from spark_jobs.dead_letters.healing import settle_outdated_letters
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.extract.driver import log_ranges
 from spark_jobs.extract.logged_loads import chunks_to_log
-from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.load.planning import plan_load, refuse_other_load, weight_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver

@@ -374,11 +374,11 @@ class _Proving:
         still = self._differing(case, target, work)
         moved = self._moved(case, still, before, state_before)
         case.proof = replace(case.proof, looks=case.proof.looks + 1)
-        on_its_way = (
+        in_flight = (
             pa.array([True] * still.num_rows, pa.bool_()) if moved is None else pc.is_in(still["key"], value_set=moved)
         )
-        self._take(case, still.filter(pc.invert(on_its_way)))
-        case.left = still.filter(on_its_way) or None
+        self._take(case, still.filter(pc.invert(in_flight)))
+        case.left = still.filter(in_flight) or None
 
     def _moved(self, case: _Case, keys: pa.Table, since: Position, at: TableState) -> pa.Array | None:
         """Those of *keys* with a logged change that the target may not have had; None: any key may have one."""

@@ -37,7 +37,7 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.schema import REJECTED, ROW_BYTES, bucket_ranges
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.reconcile.before_images import ImagesTask, look_for_contradictions
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state

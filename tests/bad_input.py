@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from spark_jobs.letters.dead_letters import dead_letters
+from spark_jobs.dead_letters.listing import dead_letters
 from tests.pipeline import Pipeline
 
 DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")

@@ -137,7 +137,7 @@ def rests_on_image(changes: Sequence[Logged]) -> bool:
         return False
     if row is None or row.left is None or row.position.transaction != leaving.position.transaction:
         return False
-    return row.operation != INSERT and not _contradicts(leaving, row) and stands_on_another(row, rest) is None
+    return row.operation != INSERT and not _contradicts(leaving, row) and is_on_another(row, rest) is None
 
 
 def _is_same_row(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
@@ -151,7 +151,7 @@ def _is_same_row(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> boo
         return False
     if row.operation == INSERT and not is_denied:
         return True
-    is_taken = stands_on_another(row, changes)
+    is_taken = is_on_another(row, changes)
     if is_taken is not None:
         return not is_taken
     if not is_denied and not _has_every_value(leaving, row):
@@ -174,7 +174,7 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
     return newest
 
 
-def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
+def is_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
     """Whether a row came to a key at which another row still is; None if the log may lack that other row.
 
     No key keeps two rows, so the first departure after that is the other row's. *changes* are newest first.

@@ -87,7 +87,7 @@ class LandingZoneStore(Protocol):
         ...
 
 
-def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
+def create_complete(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
     """Create a file atomically, through a *staged* name that is used once. False if the name is taken.
 
     After a crash only the staged file may remain. Raises ``CHANGED_MEANWHILE`` if the staged name exists already.

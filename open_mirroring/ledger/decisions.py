@@ -48,7 +48,7 @@ RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
 _NOT_BY_RESUME = {name for name in of_kind(Kind.STOP) if CODES[name].lift in (Lift.DECISION, Lift.NEXT_RUN)}
 """Stops that another decision, or the next run, lifts."""
 _LONGEST_SUBJECT = 300
-EXPLAINED_BY_A_WORD = having(Trait.EXPLAINED)
+EXPLAINED_BY_DECISION = having(Trait.EXPLAINED)
 """Stops that may end once it is known whether a column was dropped or renamed."""
 
 
@@ -194,7 +194,7 @@ def accept_schema(
             what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
             t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped(COLUMN_RENAMED, what))
         else:
-            cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD)
+            cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_DECISION)
         return _cleared(cleared, {}, column=named, renamed_to=renamed_to, up_to=max(ends.values()))
 
     subject = named if renamed_to is None else f"{named}={renamed_to}"
@@ -214,7 +214,7 @@ def accept_statements(
 
     def effect(db: Connection, row: Any) -> Effect | None:
         ordinals, notes = EPOCHS.of(db, row.id), column_notes(db, {row.id: row.generation}, NoteKind.DECIDED)
-        said_up_to = {word.column: word.up_to for word in decided(notes.get(row.id, ()))}
+        decided_up_to = {word.column: word.up_to for word in decided(notes.get(row.id, ()))}
         lists, places = _carried(db, row, ordinals)
         names = {name.casefold(): name for name in places}
 
@@ -235,7 +235,7 @@ def accept_statements(
             if load not in ordinals or (last and int(last.partition(":")[0]) != ordinals[load]):
                 continue
             of_load = position_order(ordinals[load], "")
-            said, end = said_up_to.get(column, ""), last.removeprefix(of_load)
+            said, end = decided_up_to.get(column, ""), last.removeprefix(of_load)
             begin = first.removeprefix(of_load) if first > of_load else ""
             for at, fate in given_again(column, begin, end, statements).items():
                 if of_load + at > said:
@@ -245,7 +245,7 @@ def accept_statements(
                 take(column, now, None)
         if not found:
             return None
-        return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD), columns=found)
+        return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_DECISION), columns=found)
 
     asked = Asked("", ACCEPT_SCHEMA, source)
     requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", Reason("the source", "its own history of DDL"), effect)

@@ -524,22 +524,22 @@ class Unpublished(NamedTuple):
 
 
 def next_changes(
-    reader: LedgerReader, tables: Mapping[str, TableState], committed: int, *, whole_transactions: bool
+    reader: LedgerReader, tables: Mapping[str, TableState], committed: int, *, complete_transactions: bool
 ) -> dict[str, Work]:
     """By source table, the changes to publish next; tables without are left out. A few queries for all tables.
 
-    With *whole_transactions*, only changes up to the complete position are published.
+    With *complete_transactions*, only changes up to the complete position are published.
     """
     contents = reader.contents({source: state.row.published_batch for source, state in tables.items()}, committed)
-    cut = [s for s in tables.values() if whole_transactions or s.row.published_position is not None]
+    cut = [s for s in tables.values() if complete_transactions or s.row.published_position is not None]
     epochs = reader.epochs(state.id for state in cut) if cut else {}
-    complete = reader.completeness(committed) if whole_transactions else None
+    complete = reader.completeness(committed) if complete_transactions else None
     found = {source: Work("changes", committed) for source in contents}
     for state in cut:
         found.pop(state.source, None)
         ordinals = epochs.get(state.id, {})
         start = published_position(reader, state, ordinals)
-        end = (complete.position(ordinals) if complete else None) or LOADED if whole_transactions else None
+        end = (complete.position(ordinals) if complete else None) or LOADED if complete_transactions else None
         if end is not None and end < start:
             continue  # the target was ahead before transactions were held back: it waits until they catch up
         work = Work("changes", committed, position_from=start, position_to=end)

@@ -13,8 +13,8 @@ from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import decisions
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.dead_letters import accept_letters
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.operate import operations
 from open_mirroring.operate.history import open_letters
 from open_mirroring.operate.reset_driver import ResetDriver

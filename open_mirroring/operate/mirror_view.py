@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.manifest import OpenFragment
 from open_mirroring.codes import next_step_of
+from open_mirroring.ledger.dead_letters import NO_LETTERS, OpenLetters
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import NO_LETTERS, OpenLetters
 from open_mirroring.ledger.proofs import RecordedProof
 from open_mirroring.ledger.reading import CommittedBatch, MirrorState, TableState, Waiting
 from open_mirroring.operate.words import SEVERITY, verdict_name

@@ -16,9 +16,9 @@ from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.manifest import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
+from open_mirroring.ledger.dead_letters import settled_counts
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.documents import FRAGMENTS, OFFSETS
-from open_mirroring.ledger.letters import settled_counts
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
 from open_mirroring.ledger.verdict_ledger import recorded_verdicts

@@ -12,8 +12,8 @@ from sqlalchemy import Engine
 from open_mirroring.codes import CODES, next_step_of
 from open_mirroring.config import Mirror
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.dead_letters import OpenLetters
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE, unknown_epochs
-from open_mirroring.ledger.letters import OpenLetters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate import words
 from open_mirroring.operate.mirror_view import MirrorView, TableView

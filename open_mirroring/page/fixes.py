@@ -79,7 +79,7 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
         commands.append(_command(mirror, operations.RELOAD, table=table.source))
     if code in having(Trait.RUN_HELPS):
         commands.append(_command(mirror, operations.TICK))
-    if code in having(Trait.ASKS_SOMEBODY) or table.verdict is None:
+    if code in having(Trait.ASKS_OPERATOR) or table.verdict is None:
         commands.append(Command(f"open-mirroring check {shlex.quote(str(mirror.file))}", _CHECK))
     return tuple(buttons), tuple(commands)
 

@@ -28,11 +28,11 @@ def ledger_of(mirror: Mirror) -> Engine:
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)
     refuse_other_log(mirror, ledger)
-    take_in_joined(mirror, ledger)
+    declare_joined(mirror, ledger)
     return ledger
 
 
-def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
+def declare_joined(mirror: Mirror, ledger: Engine) -> None:
     """Add the tables that joined by a pattern to *mirror*, with the pattern's present settings (``CONFIG_INVALID``)."""
     if not mirror.has_patterns:
         return

@@ -23,9 +23,9 @@ from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.facts.foreign_tables import ForeignTable
 from open_mirroring.facts.read_places import Run, gaps
-from open_mirroring.ledger.columns import column_texts, columns_of_whole_rows
+from open_mirroring.ledger.columns import column_texts, columns_of_complete_rows
+from open_mirroring.ledger.dead_letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.documents import FOREIGN_TABLES, PLACES, STRUCTURES
-from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
@@ -49,7 +49,7 @@ from open_mirroring.protocols.table_losses import (
 )
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.reconciliation.evidence_text import shown
-from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring.reconciliation.joined_tables import declare_joined
 from open_mirroring.reconciliation.source_reports import signals_of
 
 _NAMES_SHOWN = 3
@@ -132,13 +132,13 @@ def look(
     mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
 ) -> LossReport:
     """Read the ledger and return the mirror's losses; *has_read*: the source was read just now."""
-    take_in_joined(mirror, ledger)
+    declare_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables() if tables is None else tables
     declared = {table.source: table for table in mirror.tables}
     hashed = mirror.hashed_anywhere()
     naming = {source for source, table in declared.items() if table.unseen(())}
-    known = columns_of_whole_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
+    known = columns_of_complete_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
     of_columns = column_texts(ledger, {state.id: state.row.generation for state in states.values()})
     newest = reader.newest_batches()
     with ledger.connect() as db:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.ddl_statements import SourceReport, Statement
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_statements
+from open_mirroring.ledger.decisions import EXPLAINED_BY_DECISION, accept_statements
 from open_mirroring.ledger.documents import Documents
 from open_mirroring.protocols.table_losses import TABLE_EMPTIED, TABLE_RENAMED
 
@@ -80,7 +80,7 @@ def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
     """The tables with changes in these batches, and those stopped until a column's change is explained."""
     m, b = t.mirrored_table.c, t.batch_table.c
     brought = sa.select(b.source).where(b.mirror == mirror, b.batch.in_(list(batches)))
-    may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_A_WORD))
+    may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_DECISION))
     return list(db.scalars(sa.select(m.source).where(m.mirror == mirror, may_ask).order_by(m.source)))
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.remote.http_service import Answer, HttpService, Request, Said, described
+from open_mirroring.remote.http_service import Answer, HttpService, NoAnswer, Request, described
 
 
 class AuthorizedService:
@@ -43,7 +43,7 @@ class AuthorizedService:
             if answer.status == 401 and not last:
                 token = self._tokens.renewed(token)
                 if not request.repeatable:
-                    raise self._service.unknown(request, Said(described(answer)))
+                    raise self._service.unknown(request, NoAnswer(described(answer)))
             elif answer.status in (401, 403):
                 raise self._denied(request, answer)
             else:

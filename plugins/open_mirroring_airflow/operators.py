@@ -349,11 +349,11 @@ class DecideOperator(BaseOperator):
         from open_mirroring.ledger import open_ledger
         from open_mirroring.ledger.auditing import Reason
         from open_mirroring.operate.deciding import decide_and_look
-        from open_mirroring.reconciliation.joined_tables import take_in_joined
+        from open_mirroring.reconciliation.joined_tables import declare_joined
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
-        take_in_joined(mirror, ledger)
+        declare_joined(mirror, ledger)
         form = {"source": fields.pop(TABLE.field, ""), **fields, "request": f"{self.dag_id}/{context['run_id']}"}
         said = decide_and_look(
             mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON.field])

@@ -104,9 +104,9 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
     """Returns *wanted* in the mirror file's order; None: all. Raises ``ARGUMENT_INVALID`` for an unknown table."""
     if mirror.has_patterns:
         from open_mirroring.ledger import open_ledger
-        from open_mirroring.reconciliation.joined_tables import take_in_joined
+        from open_mirroring.reconciliation.joined_tables import declare_joined
 
-        take_in_joined(mirror, open_ledger(ledger_url(mirror)))
+        declare_joined(mirror, open_ledger(ledger_url(mirror)))
     sources = [table.source for table in mirror.tables]
     chosen = set(sources if wanted is None else wanted)
     if unknown := sorted(chosen.difference(sources)):

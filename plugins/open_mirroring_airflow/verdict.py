@@ -90,7 +90,7 @@ class ReconcileOperator(BaseOperator):
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {
-            table: why for table, why in result.held.items() if findings[table].code in having(Trait.ASKS_SOMEBODY)
+            table: why for table, why in result.held.items() if findings[table].code in having(Trait.ASKS_OPERATOR)
         }
         lines = [verdicts_line(findings, left), *story("", {"stopped": stopped, "losses": report.lost})]
         # A run's note has an end: what is only noted of tables comes last.
@@ -139,7 +139,7 @@ class ReconcileOperator(BaseOperator):
         asked = {table.source: table.state for table in found.tables if table.source in {*passing} & {*chosen}}
         # Where transactions are held back, what lies above the complete position is not work of any run as yet.
         whole = mirror.consistency == "transaction"
-        for source in next_changes(reader, asked, found.state.committed, whole_transactions=whole):
+        for source in next_changes(reader, asked, found.state.committed, complete_transactions=whole):
             left[source] = "logged changes are not published yet; the next run does it"
         return left
 

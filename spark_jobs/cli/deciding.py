@@ -15,7 +15,7 @@ from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.letters import accept_letters, settled_letters
+from open_mirroring.ledger.dead_letters import accept_letters, settled_letters
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
@@ -32,7 +32,7 @@ from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run, not_begun
 from spark_jobs.cli.reporting import json_text, request_of
-from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
+from spark_jobs.dead_letters.open_letters import LetterChoice, read_open_letters, untyped_letters
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
 

@@ -17,8 +17,8 @@ from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.ledger.dead_letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.places import ledger_shown, places
@@ -29,7 +29,7 @@ from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import dead_letters_text, json_text
 from spark_jobs.cli.status_text import colours_wanted, status_text
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead, log_behind
 
 
@@ -80,7 +80,7 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
 
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """Print the newest dead letters. With ``--raw`` their content goes into a file, never to the terminal."""
-    from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw  # loads Arrow
+    from spark_jobs.dead_letters.listing import ListedLetters, dead_letters, write_raw  # loads Arrow
 
     mirror = load_mirror(arguments.file)
     log_root = log_place(mirror)

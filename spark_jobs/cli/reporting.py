@@ -15,9 +15,9 @@ from open_mirroring.operate.words import alike, amount, shown
 if TYPE_CHECKING:
     import argparse
 
-    from open_mirroring.ledger.letters import LetterCounts
+    from open_mirroring.ledger.dead_letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
-    from spark_jobs.letters.dead_letters import ListedLetters
+    from spark_jobs.dead_letters.listing import ListedLetters
 
 WIDTH = 100
 """The width of text in a terminal, in characters."""

@@ -35,6 +35,7 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
+from spark_jobs.dead_letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads, repeated_load
 from spark_jobs.extract.misread_ids import misread, stops_of_shared
@@ -43,7 +44,6 @@ from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.part import Part, facts_of, merge
 from spark_jobs.extract.read_task import LogTarget, ReadTask, begin_log, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
-from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.tasks import run_job, tasks_wanted
 from spark_jobs.sources.contract.decoded import BY_HAND, Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, QueriedTransport, SchemaLookup, Transport

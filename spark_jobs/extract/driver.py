@@ -30,8 +30,8 @@ from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from open_mirroring.reconciliation.joined_tables import refused
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
+from spark_jobs.dead_letters.open_letters import read_open_letters
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
-from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.runtime.giving_way import CHANGED_MEANWHILE, GivingWay
 from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of

@@ -27,8 +27,8 @@ from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from spark_jobs.changelog.schema import ROW_BYTES
-from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.dead_letters.healing import settle_outdated_letters
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.plan.table_plan import PlanStop, TablePlan
 from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared
@@ -130,9 +130,9 @@ class _ChangesWork:
             if state.source in self._passing and state.start.load_state != "pending"
         }
         whole = self._mirror.consistency == "transaction"
-        work = next_changes(self._reader, ready, self._reader.mirror().committed, whole_transactions=whole)
+        work = next_changes(self._reader, ready, self._reader.mirror().committed, complete_transactions=whole)
         states = {state.id: (state, work[source]) for source, state in ready.items() if source in work}
-        limits = self._preparation.limits(states, whole_transactions=whole) if states else {}
+        limits = self._preparation.limits(states, complete_transactions=whole) if states else {}
         for t, limit in limits.items():
             state, whole_work = states[t]
             # What comes before the change of structure goes first; where nothing does, the table stops.

@@ -228,7 +228,7 @@ class Preparation:
         written = settings.max_rows_per_file, footer, settings.compression, state.text, append_only
         return StageTarget(state.folder, *written)
 
-    def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, whole_transactions: bool) -> dict[str, str]:
+    def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, complete_transactions: bool) -> dict[str, str]:
         """By table id, the position up to which its changes may be published before a change of structure stops it."""
         records = self._reader.column_records(state for state, _ in tables.values())
         found: dict[str, str] = {}
@@ -239,8 +239,8 @@ class Preparation:
             except PlanStop as stop:
                 if stop.at is not None:
                     # Without its half, or as its transaction alone, a place sorts below all that is in it.
-                    parts = stop.at.split(":")[: 2 if whole_transactions else 3]
-                    found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
+                    parts = stop.at.split(":")[: 2 if complete_transactions else 3]
+                    found[id_] = stop.at if stop.at.endswith("~") and not complete_transactions else ":".join(parts)
         return found
 
     def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:

@@ -19,7 +19,7 @@ import fastavro
 import pytest
 
 from open_mirroring.codes import next_step_of
-from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.ledger.dead_letters import settled_letters
 from tests.bad_input import DISPOSITIONS, settled, stopped, stops
 from tests.ces_messages import COLS, GUID, avro_event, event, lsn, payload, split
 from tests.pipeline import Pipeline, in_order

@@ -9,10 +9,10 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.dead_letters import accept_letters, settled_letters
 from open_mirroring.ledger.decisions import resume_table
-from open_mirroring.ledger.letters import accept_letters, settled_letters
-from spark_jobs.letters.dead_letters import dead_letters
-from spark_jobs.letters.open_letters import LetterChoice, read_open_letters
+from spark_jobs.dead_letters.listing import dead_letters
+from spark_jobs.dead_letters.open_letters import LetterChoice, read_open_letters
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.replay_dead_letters import Replayed, replay_letters
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices

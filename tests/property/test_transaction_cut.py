@@ -101,10 +101,10 @@ class CutTarget:
 
         plan = self._plan(cut)
         planned = plan_table(plan, read_together(new), CountingChanges(plan, read, read_any, read_older))
-        whole_batches_wait = sum(
+        complete_batches_wait = sum(
             len(changes) for number, changes in enumerate(self.arrived[:up_to], 1) if number > self._batch
         ) - sum(len(self.arrived[number - 1]) for number in opened)
-        self._account(planned, whole_batches_wait)
+        self._account(planned, complete_batches_wait)
         self._batch, self._position = up_to, end if end is not None else order(EVERYTHING)
         for reject in planned.rejected:
             identity = (reject["epoch"], reject["pos"], reject["key"])

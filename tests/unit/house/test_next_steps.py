@@ -90,7 +90,7 @@ def test_what_the_product_does_by_a_code_fits_how_it_is_reported() -> None:
     stops, letters = codes.of_kind(Kind.STOP), codes.of_kind(Kind.LETTER)
     assert codes.WHY_RESET.keys() | codes.WHY_LOAD.keys() <= stops
     assert codes.having(Trait.HEALED_BY_COPY) | codes.having(Trait.OF_A_FILE) <= letters
-    assert codes.having(Trait.ASKS_SOMEBODY) <= codes.of_kind(Kind.HOLD)
+    assert codes.having(Trait.ASKS_OPERATOR) <= codes.of_kind(Kind.HOLD)
     assert codes.having(Trait.RESET_HELPS) <= codes.of_kind(Kind.LOSS)
     assert codes.having(Trait.BEFORE_A_LOAD) <= codes.WHY_LOAD.keys()
     assert all(codes.having(trait) for trait in Trait)

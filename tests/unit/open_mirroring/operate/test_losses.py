@@ -16,10 +16,7 @@ from open_mirroring.facts.read_places import Run
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
-from open_mirroring.ledger.documents import FOREIGN_TABLES
-from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.letters import (
+from open_mirroring.ledger.dead_letters import (
     LetterCounts,
     OpenLetters,
     accept_letters,
@@ -27,6 +24,9 @@ from open_mirroring.ledger.letters import (
     letter_counts,
     settled_letters,
 )
+from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
+from open_mirroring.ledger.documents import FOREIGN_TABLES
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.protocols.resetting import ResetStage
@@ -36,10 +36,10 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.cli.status_text import status_text
+from spark_jobs.dead_letters import open_letters
+from spark_jobs.dead_letters.healing import settle_outdated_letters
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.extract.read_task import RowSummary
-from spark_jobs.letters import open_letters
-from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
 from tests.hand_made_mirror import GUID, HandMadeMirror

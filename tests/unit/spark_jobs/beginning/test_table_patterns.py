@@ -16,14 +16,14 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.dead_letters import mark_healed
 from open_mirroring.ledger.decisions import accept_table, resume_table
 from open_mirroring.ledger.declaring import JoinedTable, Joining, TableDeclaration, declare, join
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.letters import mark_healed
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.target_limits import MOST_TABLES
 from open_mirroring.reconciliation.inspection import declaration
-from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring.reconciliation.joined_tables import declare_joined
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.joining import fitting, joining, refusals
 
@@ -157,7 +157,7 @@ def test_tables_join_once_all_of_them_with_their_stop_g71(tmp_path: Path) -> Non
     ]
     assert len(join(ledger, "test", tables)) == 300
     assert join(ledger, "test", tables) == []
-    take_in_joined(found, ledger)
+    declare_joined(found, ledger)
     states = LedgerReader(ledger, "test").tables()
     assert {table.source for table in found.tables} == states.keys()
     assert {state.stop_code for state in states.values()} == {"NEW_TABLE"}

@@ -20,7 +20,7 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.changelog.reading import logged, query_files
 from spark_jobs.changelog.schema import CHANGE, REJECTED
-from spark_jobs.letters.open_letters import untyped_letters
+from spark_jobs.dead_letters.open_letters import untyped_letters
 
 _FILES_AT_ONCE = 256
 

@@ -23,7 +23,7 @@ from open_mirroring.changes.manifest import (
 from open_mirroring.codes import Trait, having
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.letters import is_counted, recount, settled_letters
+from open_mirroring.ledger.dead_letters import is_counted, recount, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.tables import grouped
 from open_mirroring.protocols.table_stops import KEY_CORRECTED
