@@ -237,7 +237,7 @@ class Operator:
     def finds_nothing_wrong(self, clicks: int) -> None:
         assert self.clicks == clicks <= 3
         self.page.goto("/")
-        self.reads("Nothing: no table of 1 mirror has a problem.")
+        self.reads("Nothing. 1 mirror, no table with a problem.")
 
 
 def a_dropped_column(ada: Operator) -> None:

@@ -46,7 +46,7 @@ def test_what_is_fine_is_quiet(made: PageMirror) -> None:
     assert found(made) == []
     client = TestClient(made.app(), base_url="http://127.0.0.1")
     assert "Nothing: 4 tables mirrored." in client.get("/mirrors/shop").text
-    assert "Nothing: no table of 1 mirror has a problem." in client.get("/").text
+    assert "Nothing. 1 mirror, no table with a problem." in client.get("/").text
 
 
 def test_equal_problems_are_one_and_one_form_decides_about_all_their_tables(made: PageMirror) -> None:
