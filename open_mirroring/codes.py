@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 RESET = "reset the table (`open-mirroring reload-table`)"
 """Drop the table at the target and build it from scratch, by a load or from the log."""
-FROM_LOG = ", from the log if that contains every row, otherwise with a new `initial_load`"
+FROM_LOG = ", from the change log if that contains every row, and if not with a new `initial_load`"
 DROP = "drop it at the target (`open-mirroring drop-table`)"
 _LIFT = "lift the stop (`open-mirroring resume`)"
 _DELIVER = "deliver it again under a new name; changes that were read before are not applied twice"
@@ -39,13 +39,13 @@ class Kind(StrEnum):
 class Lift(StrEnum):
     """How the condition that a code reports ends: by itself, by a run, or by an operator."""
 
-    ITSELF = "It ends by itself once its cause is gone."
-    NEXT_RUN = "The next run ends it."
-    RESUME = "`open-mirroring resume` ends it once its cause is gone."
-    DECISION = "Your decision ends it."
-    RESET = "Only a reset of the table ends it."
-    LETTER = "A later change of the row ends it, or you do: replay or accept the dead letter."
-    CALL = "It ends when you have fixed it and run again."
+    ITSELF = "by itself, once the cause is gone"
+    NEXT_RUN = "with the next run"
+    RESUME = "by `open-mirroring resume`, once the cause is gone"
+    DECISION = "by your decision"
+    RESET = "only by a reset of the table (`open-mirroring reload-table`)"
+    LETTER = "by a later change of the same row, or when you replay or accept the dead letter"
+    CALL = "when you have fixed the cause and run again"
 
 
 class Trait(Enum):
@@ -111,443 +111,501 @@ _ERROR, _NOTE = (Kind.ERROR,), (Kind.NOTE,)
 _TABLE = (
     # The landing zone is not as we left it.
     _code("INCARNATION_CHANGED", _STOP, Lift.RESUME,
-        "The table's folder was deleted, copied or re-created: the target may have lost what was published.",
+        "The table's folder in the landing zone was deleted, copied or re-created. The target table may lack "
+        "published rows.",
         f"find out who deleted or replaced the folder. Then {RESET}",
-        never="copy the marker back: a copy is another object, and the stop stays"),
+        never="copy the marker file back: a copy is another object, and the stop stays"),
     _code("FOREIGN_WRITER", _STOP, Lift.ITSELF,
         "Another ledger or tool publishes into the table's folder. Two writers would use the same file numbers.",
-        "find the other deployment that publishes there. End one of the two, give this one its own landing zone or "
-        f"`target`, or let both use one ledger. If the other ledger is lost, {RESET}",
-        never="delete the other writer's files before you know whether the service has applied them"),
+        "find the other deployment that publishes into this folder. End one of the two deployments, give this one "
+        f"its own landing zone or `target`, or let both use one ledger. If the other ledger is lost, {RESET}",
+        never="delete the other writer's files before you know whether Fabric has applied them"),
     _code("LEDGER_LOST", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "This mirror has published or logged before, but its ledger has no record of that. Nothing is read, published "
-        "or removed.",
-        "restore the newest ledger, or name it in the mirror file (`ledger`). If another deployment of this mirror "
-        "publishes into the same landing zone, end one of the two, or let both use one ledger. Without any ledger, "
-        f"rebuild it (`open-mirroring rebuild-ledger`), or {RESET}",
-        never="start with an empty ledger: the mirror would publish everything a second time"),
+        "This mirror has published or logged before, but its ledger contains no record of these files and batches. "
+        "Nothing is read, published or removed.",
+        "restore the newest copy of the ledger, or correct `ledger` in the mirror file. If another deployment of "
+        "this mirror publishes into the same landing zone, end one of the two, or let both use one ledger. If no "
+        f"copy is left, rebuild the ledger (`open-mirroring rebuild-ledger`), or {RESET}",
+        never="start with an empty ledger: the mirror would publish every change a second time"),
     _code("METADATA_CHANGED", _STOP, Lift.RESUME,
-        "The table's `_metadata.json` is missing, unreadable, or names another key.",
-        f"restore the `_metadata.json` that the table was created with. If the service has read other keys, {RESET}",
-        never="edit the key columns in place: updates and deletes would hit the wrong rows"),
+        "The table's `_metadata.json` in the landing zone is missing, unreadable, or names other key columns.",
+        "put back the `_metadata.json` with which the table was created. If Fabric created the target table with "
+        f"the other key columns, {RESET}",
+        never="edit the key columns in place: updates and deletes would change the wrong rows"),
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "The table's folder contains something that does not belong there, or a link is in the way.",
-        "find out who put it there. Compare a numbered file with the processed file of the same number, then move it "
-        f"away. If the service has applied it, {RESET}",
-        never="delete a numbered file before you have compared it: the service keeps the file with the highest number "
-        "on purpose"),
+        "The table's folder in the landing zone contains a file that this product did not write, or a link.",
+        "find out who put the file there. Compare a numbered file with the file of the same number that Fabric has "
+        f"processed, then move the foreign file away. If Fabric has applied the foreign file, {RESET}",
+        never="delete a numbered file before you have compared it: Fabric keeps the file with the highest number on "
+              "purpose"),
     _code("LEDGER_BEHIND", _STOP, Lift.ITSELF,
-        "The landing zone or the change log contains numbers that this ledger never assigned: the ledger is an older "
-        "copy.",
-        f"stop the other writer, or restore the newest ledger. If it is lost, {RESET}",
-        never="publish with the older ledger: it would use numbers twice"),
+        "The landing zone or the change log contains numbers that this ledger never assigned: the ledger is an "
+        "older copy.",
+        "stop the other deployment that writes there, or restore the newest copy of the ledger. If that copy is "
+        f"lost, {RESET}",
+        never="publish with the older ledger: it would use file numbers twice"),
     _code("CONTENT_CHANGED", _STOP, Lift.RESUME,
-        "A published file differs from the one that was sealed. The target may have applied either version.",
-        "find out who replaced the file or edited the ledger. If the service may have applied other rows than the "
-        f"ledger records, {RESET}",
-        never="overwrite a numbered file: the service never reads a processed number again"),
+        "A published file differs from the file that was written. Fabric may have applied either version.",
+        "find out who replaced the file or edited the ledger. If Fabric may have applied other rows than the ledger "
+        f"records, {RESET}",
+        never="overwrite a numbered file: Fabric never reads a processed number again"),
     _code("FILE_MISSING", _STOP, Lift.ITSELF,
-        "A published file is missing, and the service did not purge it. The target waits for it, or has lost it.",
-        "find out who removed the file, and move that very file back. If it is lost and the target has not applied it, "
-        f"publish it again (`open-mirroring repair`). Otherwise {RESET}", Trait.REPAIRED, Trait.REPAIRABLE,
+        "A published file is missing, although Fabric did not delete it. Fabric waits for that file, or its changes "
+        "are lost.",
+        "find out who removed the file, and move the same file back. If the file is lost and Fabric has not applied "
+        f"it, publish it again (`open-mirroring repair`). If Fabric may have applied it, {RESET}",
+        Trait.REPAIRED, Trait.REPAIRABLE,
         never="renumber or copy other files to fill the gap"),
     _code("TARGET_FAILED", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "The target reports that the table failed, or that mirroring of its database was stopped.",
-        f"read the error at the target and fix its cause, or {RESET}. Never restart the target's database for one "
-        "table", Trait.REPAIRED),
+        "Fabric reports that the table failed, or that mirroring of its database was stopped.",
+        f"read Fabric's error for the table and fix its cause, or {RESET}. Never restart mirroring of the database "
+        "for one table", Trait.REPAIRED),
     _code("TARGET_RESTARTED", _STOP, Lift.RESUME,
-        "The target counts fewer rows than before: it started the table from scratch.",
-        "find out who stopped and started mirroring, or changed the table at the target. If all rows are there and "
-        f"only the count restarted, run `open-mirroring resume`. Otherwise {RESET}, and every other table with this "
-        "code",
-        never="stop and start mirroring again: the service would read files that may have been purged"),
+        "Fabric counts fewer processed rows than before: it has started the table from scratch.",
+        "find out who stopped and started mirroring, or changed the table in Fabric. If all rows are there and only "
+        f"Fabric's count began again, run `open-mirroring resume`. If rows are missing, {RESET}, and every other "
+        "table with this code",
+        never="stop and start mirroring again: Fabric would look for files that may have been deleted"),
     _reset("CONFLICT",
-        "Another writer put its own file under the number of a file that this mirror had sealed.",
-        f"find out who wrote that file. The service may have applied it: {RESET}",
+        "Another writer put a file of its own under a file number that this mirror was about to publish.",
+        f"find out who wrote that file. Because Fabric may have applied it, {RESET}",
         "the service may have applied the other writer's file",
-        never="overwrite or delete the other file: the service may have applied it"),
+        never="overwrite or delete the other writer's file: Fabric may have applied it"),
     _reset("AMBIGUOUS",
-        "A sealed file is missing, and nothing shows whether the target applied it.",
-        f"it is unknown whether the file was applied before it was lost: {RESET}",
+        "A file that was ready to be published is missing, and nothing shows whether Fabric applied it.",
+        f"find out who removed the file. Publishing it again could apply its changes twice, so {RESET}",
         "whether the file was applied is unknown, and publishing it again could apply it twice",
-        never="clean staging folders by hand: that is the usual cause"),
+        never="clean staging folders by hand: this is the usual cause"),
     _code("FILE_UNFIT", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "A file's columns, keys or row markers are not those of its table. A new file like this is not published.",
-        "run again. If it happens again, report it with the version that wrote the file, and compare the target with "
-        f"the source. If they differ, {RESET}"),
+        "The columns, keys or row markers of a file do not match its table. A file that was not published yet stays "
+        "unpublished.",
+        "run again. If the error happens again, report it as a defect with the version that wrote the file. Compare "
+        f"the target with the source (`open-mirroring prove`). If they differ, {RESET}"),
     _code("COUNTS_DIFFER", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The counts in the ledger do not add up: changes may be missing.",
-        "find out who edited or restored the ledger. If no one did, report it as a defect. Compare the target with the "
-        f"source (`open-mirroring prove`), or {RESET}"),
+        "The counts of changes in the ledger do not add up: changes may be missing.",
+        "find out who edited or restored the ledger. If no one did, report a defect. Compare the target with the "
+        f"source (`open-mirroring prove`). If they differ, {RESET}"),
     Code("LOG_DAMAGED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The change log differs from what was sealed: parts are missing or were changed.",
-        "see in the change log's Delta history who changed it. Restore that version, or a backup. If neither is "
-        f"possible, {RESET}",
+        "Files of the change log are missing, or were changed by another tool.",
+        "look up in the Delta history of the change log who changed it. Restore the earlier version, or a backup. "
+        f"If neither is possible, {RESET}",
         why_load="parts of the change log are missing or were changed",
         never="let another tool compact, vacuum or edit the change log"),
     _code("LOG_CONFLICT", (Kind.STOP, Kind.ERROR), Lift.DECISION,
-        "The change log contains a batch with other files than the ledger sealed. Nothing is read or published.",
-        "restore a ledger and a change log of the same time. Then run `open-mirroring resume-extraction`",
-        never="edit the ledger by hand until it matches"),
+        "The change log contains a batch with other files than the ledger has recorded for it. Nothing is read or "
+        "published.",
+        "restore copies of the ledger and the change log that were made at the same time. Then run `open-mirroring "
+        "resume-extraction`",
+        never="edit the ledger by hand until it matches the change log"),
     _reset("LEDGER_UNKNOWN",
-        "The ledger was lost and rebuilt, and what it knew of this table could not be recovered.",
-        f"{RESET}. The other tables go on",
+        "The ledger was lost and rebuilt. Which changes of this table were published could not be found out.",
+        f"{RESET}. The other tables continue",
         "which of its changes were published is unknown"),
     # The changes cannot be published as they are.
     _code("NEW_TABLE", _STOP, Lift.DECISION,
-        "The table matches a pattern of the mirror file that asks you before it mirrors a new table. Nothing of it is "
-        "published yet.",
-        "accept it (`open-mirroring accept-table`): all of its changes are already logged. Or name it under `exclude` "
-        f"of its pattern, and {DROP}"),
+        "The source sends a new table that matches a pattern in the mirror file, and the pattern is set to ask you "
+        "first. Nothing of the table is published yet.",
+        "accept the table (`open-mirroring accept-table`): all of its changes are already logged. If you do not "
+        f"want the table, name it under `exclude` of the pattern, and {DROP}"),
     _reset("SCHEMA_CHANGED",
-        "The table's structure changed in a way that published rows cannot follow. Earlier changes are published.",
-        f"the target cannot change a column's type, or bring a column back: {RESET}{FROM_LOG}. If an export without "
-        "`types` contained the column, name its SQL type under `types` of `initial_load` first",
+        "A column of the table changed in a way that Fabric cannot apply to the existing table. Changes from before "
+        "are published.",
+        f"Fabric can neither change a column's type nor bring back a dropped column: {RESET}{FROM_LOG}. If the "
+        "column came from an export without `types`, first name its SQL type under `types` of `initial_load`",
         "published files contain the column in its old type or with old values, and neither can change in place",
         Trait.FOLLOWED,
-        never="load before reading has caught up: a change of the old type would stop the table again"),
+        never="load before reading has caught up: a change with the old type would stop the table again"),
     _reset("COLUMN_NOT_STREAMED",
-        "Changes do not contain some loaded columns: they were dropped at the source, or it does not send them.",
-        "if they were dropped at the source, run `open-mirroring accept-schema FILE --table TABLE --dropped COLUMN "
-        "--why WHY`. If the source does not send them, exclude them in the mirror file (`columns: {exclude: […]}`), "
-        f"and {RESET}",
+        "The initial load contains columns that changes do not contain. Either they were dropped at the source, or "
+        "the source does not send them.",
+        "if the columns were dropped at the source, run `open-mirroring accept-schema FILE --table TABLE --dropped "
+        "COLUMN --why WHY`. If the source does not send them, exclude them in the mirror file (`columns: {exclude: "
+        f"[…]}}`), and {RESET}",
         "published rows contain the column as it was loaded, and changes do not contain it", Trait.EXPLAINED),
     _code("RENAME_POSSIBLE", _STOP, Lift.DECISION,
-        "A column is missing and a new one is there: it may have been renamed.",
-        "look at the source. If the column was dropped, run `open-mirroring accept-schema FILE --table TABLE --dropped "
-        "COLUMN --why WHY`, and the table goes on. If it was renamed, use `--renamed OLD=NEW`, and the table is built "
-        "from scratch. If `columns` leaves the new name out, its values were not logged: add it to `columns`, and "
-        f"{RESET} with a new initial load. To treat every such column as dropped, set `on_possible_rename: dropped`",
+        "One column disappeared and another one appeared: the column was renamed, or one was dropped and one added.",
+        "find out at the source what happened. If the column was dropped, run `open-mirroring accept-schema FILE "
+        "--table TABLE --dropped COLUMN --why WHY`, and the table continues. If it was renamed, run the command "
+        "with `--renamed OLD=NEW` instead, and the table is built from scratch. If `columns` in the mirror file "
+        f"leaves out the new name, its values were not logged: add it to `columns`, and {RESET} with a new initial "
+        "load. To treat every such column as dropped, set `on_possible_rename: dropped`",
         Trait.FOLLOWED, Trait.EXPLAINED,
         never="guess: if a renamed column counts as dropped, its values stay under the old name"),
     _reset("COLUMN_RENAMED",
-        "A column was renamed at the source. Rows that have not changed since then have its values under the old name.",
-        f"{RESET}{FROM_LOG}. Both put the values under the new name",
+        "A column was renamed at the source. Rows that have not changed since the rename have its values under the "
+        "old name.",
+        f"{RESET}{FROM_LOG}. The reset puts all values under the new name",
         "rows that have not changed since the rename have the values under the old name",
         Trait.FOLLOWED, Trait.EXPLAINED),
     _code("COLUMN_ADDED", _STOP, Lift.RESUME,
-        "A column was added. If it has a default at the source, rows that have not changed since then lack it.",
+        "A column was added at the source. If the column has a default there, rows that have not changed since then "
+        "lack it.",
         f"if the column has a default at the source, {RESET} with a new initial load. If it has none, set "
-        f"`require_reload_on_add: false` and {_LIFT}"),
+        f"`require_reload_on_add: false` in the mirror file and {_LIFT}"),
     _code("COLUMN_NAME_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The target cannot have this column name: it is reserved, too long, or differs from another one only in case.",
-        "in the mirror file, rename the column (`rename`) or leave it out (`columns: {exclude: […]}`). Or rename it at "
-        f"the source. Then {_LIFT}"),
+        "Fabric does not allow this column name: it is reserved, too long, or differs from another name only in "
+        "case.",
+        "in the mirror file, rename the column (`rename`) or leave it out (`columns: {exclude: […]}`). Or rename "
+        f"it at the source. Then {_LIFT}"),
     _code("HASH_UNMATCHED", (Kind.STOP, Kind.LOSS), Lift.RESUME,
-        "`hash` names a column that the table does not have. A misspelled column would be published unhashed.",
-        "spell the column under `hash` as the source does. If it is still to come, use a pattern such as `email*`, or "
-        "leave it out. If the table is stopped, then lift the stop"),
+        "`hash` in the mirror file names a column that the table does not have. If the name is misspelled, the real "
+        "column would be published unhashed.",
+        "spell the column under `hash` as the source does. If the column does not exist yet, use a pattern such as "
+        f"`email*`, or remove the name. If the table is stopped, then {_LIFT}"),
     _code("FILTER_UNDECIDED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "`where` cannot be decided for a row: a column that it names is absent, or a literal is not of its column's "
-        "type. Whether the row is to be mirrored is unknown.",
-        "spell the columns of `where` as the source does, and the literals as docs/types.md shows for their types. If "
+        "For a row it is unknown whether `where` applies: the row lacks a column that `where` names, or a literal "
+        "does not fit its column's type.",
+        "spell the columns of `where` as the source does, and the literals as docs/types.md shows for each type. If "
         f"older rows lack a column that was added later, {RESET} with an `initial_load`. Then {_LIFT}"),
     _code("TYPE_UNSUPPORTED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "A column's type is unknown, or the landing zone has no such type.",
-        "land the column as text (`types: {column: string}` in the mirror file), or as a type of docs/types.md that "
-        f"fits. A column outside the key can also be left out (`columns: {{exclude: […]}}`). Then {_LIFT}"),
+        "The type of a column is unknown, or the landing zone has no type for it.",
+        "publish the column as text (`types: {column: string}` in the mirror file), or choose a type of "
+        "docs/types.md that fits. A column that is not in the key can also be left out (`columns: {exclude: "
+        f"[…]}}`). Then {_LIFT}"),
     _code("KEY_INVALID", (Kind.STOP, Kind.LETTER, Kind.ERROR), Lift.RESUME,
-        "The `key` in the mirror file does not identify rows: a column is absent, NULL or unreadable, or a key occurs "
-        "twice.",
-        "compare `key` in the mirror file with the complete primary key at the source, in names and spelling. Fix it, "
-        f"or the source or export, and {RESET}. A type that loses digits in the target, such as datetime2(7), cannot "
-        "be a key"),
+        "The `key` in the mirror file does not identify rows: a key column is absent, NULL or unreadable, or two "
+        "rows have the same key.",
+        "compare `key` in the mirror file with the complete primary key at the source, in names and spelling. "
+        f"Correct the mirror file, the source or the export, and {RESET}. A type that loses digits in Fabric, such "
+        "as datetime2(7), cannot be a key"),
     _code("KEY_DIFFERS", (Kind.LETTER, Kind.ERROR, Kind.NOTE), Lift.LETTER,
-        "The key at the source differs from `key` in the mirror file: two rows could become one.",
-        "set `key` in the mirror file to all columns of the source's key. If the table began with an initial load, "
-        "reset it. If your key is unique anyway, set `key_is_unique: true`, replay the dead letters and resume "
-        "the table",
+        "The primary key at the source differs from `key` in the mirror file: two rows could become one.",
+        "set `key` in the mirror file to all columns of the source's primary key. If the table began with an "
+        f"initial load, {RESET}. If the key in the mirror file is unique anyway, set `key_is_unique: true`, replay "
+        f"the dead letters and {_LIFT}",
         never="set `key_is_unique` without checking: two rows would become one"),
     Code("KEY_UNKNOWN", _STOP, Lift.RESET,
-        "A change could not be assigned to a row. Which row lacks it is unknown.",
-        "compare `key` in the mirror file with the primary key at the source, and fix it. If no change is logged under "
-        "the old key, the next run reads the rejected changes again. If a newer version of this product can read the "
-        f"dead letter, replay it. Otherwise {RESET} with a load",
+        "A change could not be assigned to a row. Which row at the target is out of date is unknown.",
+        "compare `key` in the mirror file with the primary key at the source, and correct it. If no change was "
+        "logged under the wrong key, the next run reads the rejected changes again. If a newer version of this "
+        f"product can read the dead letter, replay it. If neither helps, {RESET} with an initial load",
         "a change is missing whose row is unknown, and no run reads it again",
         "a change is missing whose row is unknown", frozenset({Trait.HIDES_CHANGES})),
     Code("KEY_CORRECTED", _STOP, Lift.NEXT_RUN,
-        "The mirror file names another key since the table stopped. Changes that the wrong key rejected have not been "
-        "read again yet.",
-        "run again (`open-mirroring tick`): rejected changes are read again by the new key",
+        "The table was stopped by a wrong `key`, and the mirror file now names another one. The changes that the "
+        "wrong key rejected have not been read again yet.",
+        "run again (`open-mirroring tick`): this run reads the rejected changes by the new key",
         why_load="changes that the wrong key rejected have not been read again yet; the next run does that",
         traits=frozenset({Trait.RUN_HELPS})),
     Code("CHANGES_MISSING", _STOP, Lift.RESUME,
-        "A file or message of the table could not be read. Changes are missing.",
-        f"deliver what the message names again, intact and under a new name. Once that is read, {_LIFT}. Changes that "
-        "were read before are not applied twice",
+        "A file or message of the table could not be read. Its changes are missing at the target.",
+        "deliver the file or message that the report names again, intact and under a new name. Once it is read, "
+        f"{_LIFT}. Changes that were read before are not applied twice",
         why_load="changes could not be read", traits=frozenset({Trait.HIDES_CHANGES}),
         never="resume without a new delivery: the table would lack those changes for good"),
     _code("CHANGES_RECOVERED", _STOP, Lift.RESUME,
-        "Every dead letter that hid a change of the table has been read since.",
-        f"{_LIFT}: the recovered changes take their place in the order"),
+        "Changes that could not be read earlier have now been read. The table is still stopped.",
+        f"{_LIFT}: the recovered changes are published in their right order"),
     Code("PARTIAL_ROWS", _STOP, Lift.RESUME,
-        "Updates contain only the changed columns, but the target needs complete rows.",
+        "Updates contain only the changed columns, but Fabric needs complete rows.",
         f"set @include_all_columns = 1 for the table at the source, and {RESET}. Or change the mirror file: set "
-        "`full_rows: true` if its updates contain complete rows, or `complete_rows: true` if the log contains each row "
-        f"from its insert or its load on. Then {_LIFT}",
+        "`full_rows: true` if updates do contain complete rows. Set `complete_rows: true` if the change log contains "
+        f"each row from its insert or initial load on. Then {_LIFT}",
         why_load="its updates contain only the changed columns",
         traits=frozenset({Trait.BEFORE_A_LOAD, Trait.EXPLAINED}),
         never="set `full_rows: true` unless you know that updates contain complete rows: NULL would replace values"),
     Code("ROW_INCOMPLETE", _STOP, Lift.ITSELF,
         "Changes of a row contain only some columns, and no earlier change contains the rest.",
-        "the batch that contains the missing changes lifts the stop by itself. If they never come, set "
+        "wait: when the missing changes are read, the stop ends by itself. If they never come, set "
         f"@include_all_columns = 1 for the table at the source, and {RESET}",
         why_load="no change contains the other columns of a row", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("SWAP_POSSIBLE", _STOP, Lift.ITSELF,
-        "In one transaction a row took a key, and a row left it. It is unknown whether both are the same row, and so "
-        "whether a row with that key is left.",
-        "update the row with that key at the source: set a column to itself. If there is no such row, insert one and "
-        f"delete it. The batch with that change lifts the stop by itself. Or {RESET} with an `initial_load` made after "
-        "that transaction"),
+        "In one transaction one row left a key and one row took the key. If both are the same row, no row with that "
+        "key is left: this is unknown.",
+        "update the row with that key at the source: set a column to itself. If there is no such row, insert one "
+        f"and delete it. When that change is read, the stop ends by itself. Or {RESET} with an initial load that was "
+        "made after the transaction"),
     _code("TABLE_NAME_DIFFERS", (Kind.STOP, Kind.LETTER, Kind.ERROR), Lift.RESUME,
-        "The source spells the table, its folder or its topic differently from the mirror file. Its changes are not "
-        "read.",
-        "spell `source`, `change_table`, `table_suffix` or `topics` in the mirror file as the source does. Then replay "
-        f"the dead letters and {_LIFT}. If both names are different tables, accept the dead letters of the other one",
+        "The source spells the table, its folder or its topic differently from the mirror file. Changes under that "
+        "spelling are not read.",
+        "spell `source`, `change_table`, `table_suffix` or `topics` in the mirror file as the source does. Then "
+        f"replay the dead letters and {_LIFT}. If the two spellings are two different tables, accept the dead "
+        "letters of the table that is not mirrored",
         Trait.HEALED_BY_COPY),
     _code("LOAD_UNREAD", _STOP, Lift.RESUME,
-        "There is a full load next to the changes, but the table has no initial load: its rows would be missing.",
-        "give the table an `initial_load` with the format qlik-full-load and the folder of that load, and "
-        f"{RESET}. If its rows do not matter, move its files out of the source's folder and {_LIFT}"),
+        "The Qlik task wrote a full load next to the changes, but the mirror file names no `initial_load` for the "
+        "table: its rows would be missing.",
+        "give the table an `initial_load` in the mirror file, with the format qlik-full-load and the folder of the "
+        f"full load. Then {RESET}. If the loaded rows do not matter, move the files of the full load out of the "
+        f"source's folder and {_LIFT}"),
     _code("HEADER_INVALID", (Kind.STOP, Kind.LETTER), Lift.RESUME,
-        "The header columns of a change table or message are absent, ambiguous or unreadable.",
-        "select change_seq and change_oper in the task's Store Changes settings, and fix `header_prefix` or "
-        "`sequence_digits`. If a data column has the name of a header, leave it out of `columns`. Only the task may "
-        f"write there. Then replay the dead letters and {_LIFT}"),
+        "Header columns of a change table or message are absent, ambiguous or unreadable.",
+        "select change_seq and change_oper in the Store Changes settings of the Qlik task, and correct "
+        "`header_prefix` or `sequence_digits` in the mirror file. If a data column has the name of a header column, "
+        f"leave it out of `columns`. Let only the task write there. Then replay the dead letters and {_LIFT}"),
     _code("CHANGES_WENT_BACK", _STOP, Lift.RESUME,
-        "A change table counts from a lower place than before: it was re-created or restored. Changes may be lost.",
-        "find out whether the change table was re-created or restored. Give `load` of `source` a new name in the "
-        f"mirror file, and {RESET}. That new name begins a new stream for every table of the mirror: the others stop "
-        "with `EPOCH_UNKNOWN`"),
+        "The positions in a change table are lower than before: the change table was re-created or restored. "
+        "Changes may be lost.",
+        "find out whether the change table was re-created or restored. Give the setting `source.load` a new value "
+        f"in the mirror file, and {RESET}. The new value begins a new stream for every table of the mirror: the "
+        "other tables stop with `EPOCH_UNKNOWN`"),
     _reset("IDENTITY_CONFLICT",
         "Two changes have the same position and key, but different values.",
-        "check that the source path contains the events of one stream group of one database only. The events do not "
-        f"show which of the two values is right: {RESET}",
+        "check that the source path contains the events of only one stream group of one database. The events do not "
+        f"show which of the two changes is right: {RESET}",
         "the events do not show which of the two values is right", Trait.BEFORE_A_LOAD,
         why_load="it contains two versions of one change",
         never="deliver a corrected copy under the same position"),
     _code("SENDER_OTHER", (Kind.STOP, Kind.NOTE), Lift.RESUME,
-        "Two databases or tasks send changes of one table.",
-        "name the database to mirror as `source.database`, or remove the topic of one task from the mirror file. Then "
-        f"{RESET} with a load. If it is the same source under a new name and nothing was missed, {_LIFT}",
+        "Two databases or Qlik tasks send changes of one table.",
+        "set `source.database` to the database that is to be mirrored, or remove the topic of one Qlik task from "
+        f"the mirror file. Then {RESET} with an initial load. If both names are one source under an old and a new "
+        f"name, and no change was missed, {_LIFT}",
         never="resume while both senders send: rows of two tables would overwrite each other"),
     _reset("SCHEMA_SHARED",
-        "Messages of one table were read as changes of another one.",
-        f"{RESET}, and the other table that is named, each with a load made after this stop. Name the `topic` of each "
-        "table, or let the task put schema and table into its headers",
+        "Messages of one table were read as changes of another table.",
+        "give each of the two tables its `topic` in the mirror file, or let the Qlik task put schema and table into "
+        "the message headers. Then reset both tables (`open-mirroring reload-table`), each with an initial load "
+        "that was made after this stop",
         "rows of one table were published as rows of another one",
         why_load="it contains changes of one table as those of another one"),
     Code("EPOCH_UNKNOWN", _STOP, Lift.DECISION,
-        "Streaming was set up again. Changes between the two streams may never have been sent.",
-        f"{RESET} with a load made after the new stream began. If nothing changed at the source in between, accept "
-        "the stream by its GUID (`open-mirroring accept-epoch`). If a Qlik task wrote a new full load next to the "
-        "change tables, accept it (`open-mirroring accept-reload`)",
+        "Streaming was set up again at the source. Changes between the old and the new stream may never have been "
+        "sent.",
+        f"{RESET} with an initial load that was made after the new stream began. If nothing changed at the source in "
+        "between, accept the new stream by its GUID (`open-mirroring accept-epoch`). If a Qlik task wrote a new "
+        "full load next to its change tables, accept that (`open-mirroring accept-reload`)",
         why_load="changes between two streams are in neither of them",
         never="accept the stream if the source may have changed in between: those changes would be missing for good"),
     _reset("LATE_BELOW_HORIZON",
-        "A change came so late that the log may no longer contain the changes to compare it with.",
-        "find out why the source sent it so late. Raise `maintenance.keep_days` if that may happen again. Whether "
-        f"it is still the newest change of its key is unknown: {RESET}",
+        "A change came so late that the change log may no longer contain the changes to compare it with.",
+        "find out why the source sent the change so late. If that may happen again, raise `maintenance.keep_days`. "
+        f"Whether a newer change of the same key was already published is unknown: {RESET}",
         "the log no longer contains the changes to compare the late one with"),
     _reset("RELOAD_SEEN",
-        "The source was loaded again. Keys that the new load lacks would stay at the target.",
-        "when that load has ended at the source, accept it (`open-mirroring accept-reload`). The next run then builds "
-        f"the table from it and the changes after it. If that is refused (`RELOAD_UNCLEAR`), {RESET} with an "
-        "`initial_load` made after that load ended",
+        "The Qlik task has loaded the table again. Rows that were deleted at the source before that reload would "
+        "stay at the target.",
+        "wait until the Qlik task has ended the reload, then accept it (`open-mirroring accept-reload`). The next "
+        "run builds the table from the reloaded rows and the changes after them. If the command is refused "
+        f"(`RELOAD_UNCLEAR`), {RESET} with an `initial_load` that was made after the reload ended",
         "keys that the new load lacks would stay, and its rows have positions below every earlier change",
         Trait.BEFORE_A_LOAD, why_load="keys that a reload of the source lacks would stay",
-        never="accept the load before it has ended at the source"),
+        never="accept the reload before the Qlik task has ended it"),
     Code("LOAD_REPEATED", _STOP, Lift.ITSELF,
-        "A full load came a second time, and some rows of the first have not come again.",
-        "wait until the second load has ended: the stop is lifted once every row has come again. If some never do, "
-        f"accept the second load (`open-mirroring accept-reload`), or {RESET} with an `initial_load` made after it "
-        f"ended. If messages were only delivered twice, {_LIFT}",
+        "A Qlik task has begun the same full load a second time, and some rows of the first one have not come again.",
+        "wait until the second full load has ended: the stop ends by itself once every row has come again. If some "
+        f"rows never come again, accept the second full load (`open-mirroring accept-reload`). Or {RESET} with an "
+        f"`initial_load` that was made after it ended. If messages were only delivered twice, {_LIFT}",
         why_load="keys that a second load of the source lacks would stay", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("RELOAD_UNCLEAR", _ERROR, Lift.DECISION,
-        "The newest full load cannot be distinguished from earlier rows, or there is none.",
-        f"give the table an `initial_load` made after that load ended, and {RESET}"),
+        "The newest full load of the Qlik task cannot be distinguished from earlier rows, or there is none.",
+        f"give the table an `initial_load` in the mirror file that was made after the full load ended, and {RESET}"),
     Code("LOAD_NEEDED", (Kind.STOP, Kind.ERROR), Lift.RESET,
-        "The log does not contain every change of the table: only a load can provide its rows.",
+        "The change log does not contain every change of the table: only an initial load can provide its rows.",
         f"give the table an `initial_load` in the mirror file. Then {RESET}",
         "changes from the time in which the table was not mirrored were not read"),
     _reset("KEYLESS_CHANGE",
-        "A table without key received an update or a delete.",
-        f"a table without key can only take inserts: give it a `key`, and {RESET}",
+        "A table without a key received an update or a delete. Which row was meant is unknown.",
+        f"a table without a key can only receive inserts: give the table a `key` in the mirror file, and {RESET}",
         "which row the change meant is unknown", Trait.BEFORE_A_LOAD,
         why_load="which row a change meant is unknown"),
     # The first rows cannot be loaded.
     _code("VALUE_INVALID", (Kind.STOP, Kind.LETTER, Kind.NOTE), Lift.RESET,
-        "A value does not fit its column, or is ambiguous. The target shows the row as it was before.",
-        "compare the value with its column's type at the source. Correct it there, or name the column's SQL type under "
-        "`types`. Or export it with its padding and all its digits, or leave the column out of `columns`. Then "
-        f"{RESET}. For a single change it is enough to update the row at the source"),
+        "A value does not fit the type of its column, or can be read in two ways. The target still shows the "
+        "earlier version of the row.",
+        "compare the value with the type of its column at the source. For a single change, correct the value by an "
+        "update of the row there. For a column of an export, name its SQL type under `types` in the mirror file, or "
+        "export all digits. Or leave the column out of `columns`. After any change of the mirror file or the "
+        f"export, {RESET}"),
     _code("LOAD_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESET,
-        "The load cannot be read as the mirror file describes it: a file or a column is absent or unexpected.",
-        "fix `columns` or `types`, or deliver a complete export: plain files, all alike, in a folder of its own. "
-        f"If the load had begun, {RESET}"),
+        "The initial load cannot be read as the mirror file describes it: a file or a column is absent or "
+        "unexpected.",
+        "correct `columns` or `types` in the mirror file, or deliver a complete export: uncompressed files of one "
+        f"format, alone in their folder. If the initial load had begun, {RESET}"),
     _code("STREAM_FROM_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESET,
-        "The load does not fit the stream: changes would be missing, or counted twice.",
-        "export again. Set `stream_from` to the first commit that is not in the export, and `handover: exact` for a "
-        f"table without key. Then load it, or {RESET}"),
+        "The initial load and the stream do not fit together: changes would be missing, or counted twice.",
+        "export again. In the mirror file, set `stream_from` to the first commit that is not in the export; for a "
+        "table without a key, also set `handover: exact`. Then run `open-mirroring initial-load`. If the table has "
+        f"rows already, {RESET} instead"),
     _code("LOAD_CHANGED", _ERROR, Lift.CALL,
-        "Settings or files of a load have changed since it began.",
-        f"put them back as they were and run `open-mirroring initial-load`; or {RESET}", Trait.WAITED_FOR),
+        "Settings or files of an initial load have changed since it began.",
+        f"restore the settings and files, and run `open-mirroring initial-load`. Or {RESET} with the new ones",
+        Trait.WAITED_FOR),
     # It passes by itself.
     _code("PAUSED", _HOLD, Lift.ITSELF,
-        "Mirroring of the target's database is paused. Changes are logged.",
-        "resume the capacity. Changes are logged in the meantime",
-        never="stop and start the database: a start rebuilds it from the beginning"),
+        "The Fabric capacity is paused, and so is mirroring of the database. Changes are logged.",
+        "resume the Fabric capacity. The next run then publishes what was logged in the meantime",
+        never="stop and start mirroring of the database: a start rebuilds all of its tables"),
     _code("TARGET_BUSY", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
-        "The target's database is still starting, or the service throttles calls. Changes are logged meanwhile.",
-        "wait until the database runs, or for the time that the service names. The next run publishes"),
+        "The mirrored database is still starting, or Fabric limits the number of calls. Changes are logged.",
+        "wait until the database runs, or for the time that Fabric names. The next run publishes what was logged in "
+        "the meantime"),
     _code("STATUS_UNKNOWN", _HOLD, Lift.ITSELF,
-        "The target's status could not be understood. Changes are logged.",
-        "check that the target's status call works. The next run asks again"),
+        "Fabric's answer about the table's status could not be understood. Changes are logged and not published.",
+        "check that Fabric's API answers requests for the mirroring status. The next run asks again"),
     _code("STATUS_REFUSED", _HOLD, Lift.ITSELF,
-        "The login may not read the target's status, so a failed table would go unnoticed.",
-        "give the connection's identity Contributor in the workspace, or read and write on the item. The tenant must "
-        "let service principals use Fabric APIs. Try it with `open-mirroring check`. Or publish without asking for the "
-        "status: `gate.status: none`", Trait.ASKS_OPERATOR,
-        never="leave `gate.status: none` set: only the backlog would then show a failed target"),
+        "The login may not read the mirroring status in Fabric, so a failed table would go unnoticed. Changes are "
+        "logged and not published.",
+        "give the connection's identity the role Contributor in the workspace, or read and write permission on the "
+        "mirrored database. The tenant must let service principals use Fabric APIs. Try the login with "
+        "`open-mirroring check`. To publish without asking for the status, set `gate.status: none` in the mirror "
+        "file", Trait.ASKS_OPERATOR,
+        never="leave `gate.status: none` set: only the number of waiting files would then show a failed table"),
     _code("BACKLOG", _HOLD, Lift.ITSELF,
-        "More files wait for the target than the limits allow. Changes are logged.",
-        "wait: publishing goes on when the target has caught up. If it never does, look at its status",
-        never="raise the limits in `gate` unless the service keeps up with them"),
+        "More published files wait for Fabric than `gate` in the mirror file allows. Changes are logged.",
+        "wait: publishing continues when Fabric has caught up. If Fabric does not catch up, look at its mirroring "
+        "status",
+        never="raise the limits in `gate` unless Fabric keeps up with them"),
     _code("RESET_OPEN", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
-        "The table is being reset. It waits for the target, or is being rebuilt.",
-        "let `open-mirroring reload-table` (or `drop-table`) finish: it goes on where it stopped. Changes are logged "
-        "in the meantime",
+        "The table is being reset: its folder is being deleted, Fabric has not dropped the table yet, or it is "
+        "being rebuilt.",
+        "let `open-mirroring reload-table` (or `drop-table`) finish: a second call continues where the first one "
+        "ended. Changes are logged in the meantime",
         never="confirm that a table is gone while it is still there, and delete no folder by hand"),
     _code("LOAD_PENDING", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
         "The table's initial load is not complete. Changes are logged.",
-        "run the initial load to its end. If something refused it, fix that first. Changes are logged in the meantime"),
+        "run `open-mirroring initial-load` to its end. If it was refused, first fix the reason that it printed. "
+        "Changes are logged in the meantime"),
     _code("LOAD_AHEAD", _HOLD, Lift.ITSELF,
-        "The stream has not yet reached `stream_from`, the position at which it continues the load.",
-        "compare `stream_from` with the last commit before the export began. If it is right, wait until the source "
-        f"commits a later change. If it is too high, correct it and {RESET}"),
+        "The changes that were read have not yet reached `stream_from`, the position at which they continue the "
+        "initial load.",
+        "compare `stream_from` in the mirror file with the last commit before the export began. If `stream_from` is "
+        f"right, wait until the source commits a later change. If it is too high, correct it and {RESET}"),
     # The table goes on, and lacks something.
     _code("DEAD_LETTERS_OPEN", _LOSS, Lift.LETTER,
-        "Changes of the table could not be read or typed. Their rows are as they were before.",
-        "run `open-mirroring dead-letters`: it shows what to do about each. If one cannot be fixed, settle it "
-        "(`open-mirroring accept-dead-letters`), or tolerate it with `dead_letters` in the mirror file"),
+        "Changes of the table could not be read. The rows that they changed are out of date at the target.",
+        "run `open-mirroring dead-letters`: for each dead letter it shows the cause and what to do. If a dead "
+        "letter cannot be fixed, accept the loss (`open-mirroring accept-dead-letters`), or allow a number of them "
+        "with `dead_letters` in the mirror file"),
     _code("DEAD_LETTERS_UNNAMED", _LOSS, Lift.LETTER,
-        "Messages do not name their table: any table may lack a change.",
-        "run `open-mirroring dead-letters FILE --raw NEWFILE` to see which table each belongs to. Replay them once the "
-        "cause is fixed. If they concern no mirrored table, settle them (`open-mirroring accept-dead-letters`)"),
+        "Messages that could not be read do not name their table: any table may lack a change.",
+        "run `open-mirroring dead-letters FILE --raw NEWFILE` to see the content of the messages. Fix the cause, "
+        "then replay them (`open-mirroring replay-dead-letters`). If they belong to no mirrored table, accept them "
+        "(`open-mirroring accept-dead-letters`)"),
     _code("DEAD_LETTERS_UNCOUNTED", _LOSS, Lift.NEXT_RUN,
-        "The open dead letters of the log have not been counted yet.",
-        "run `open-mirroring tick`, or `open-mirroring status`: both count them", Trait.RUN_HELPS),
+        "It is unknown how many dead letters the change log contains: they have not been counted yet.",
+        "run `open-mirroring tick` or `open-mirroring status`: both commands count the dead letters", Trait.RUN_HELPS),
     _code("TABLE_RENAMED", _LOSS, Lift.RESET,
-        "The table no longer sends changes, but one with a similar name does.",
-        "find out whether the table was renamed at the source. If so, name the new one in the mirror file with an "
-        "initial load, and drop this one (`open-mirroring drop-table`). Otherwise list the other one under `ignore`"),
+        "The source no longer sends changes of the table, but sends a table with a similar name.",
+        "find out whether the table was renamed at the source. If so, add the new name to the mirror file with an "
+        "initial load, and drop the table with the old name (`open-mirroring drop-table`). If not, list the similar "
+        "table under `ignore` in the mirror file"),
     _code("CHANGES_IGNORED", (Kind.LOSS, Kind.NOTE), Lift.DECISION,
-        "Changes of the table were read and ignored before the mirror file named it.",
-        f"{RESET} with an initial load. If those changes do not matter, or were read again since, list the table "
-        "under `ignore`: it stays mirrored, and this report ends", Trait.RESET_HELPS),
+        "Changes of the table were read before the mirror file named it, and were therefore ignored. Their rows are "
+        "missing at the target.",
+        f"{RESET} with an initial load. If the ignored changes do not matter, or were read again later, add the "
+        "table to `ignore` in the mirror file. A table that is also under `tables` stays mirrored, and this report "
+        "ends", Trait.RESET_HELPS),
     _code("OFFSETS_MISSING", _LOSS, Lift.LETTER,
-        "Messages between two that were read are missing: any table may lack a change.",
-        "deliver the lines with these offsets, in any file. If they are lost, `open-mirroring prove` finds the rows "
-        "that differ, and `open-mirroring accept-dead-letters FILE --code OFFSETS_MISSING --why WHY` settles the gaps. "
-        "If the files leave messages out on purpose, set `offset_gaps: expected` under `source`",
-        never="set `offset_gaps: expected` for a topic without compaction or transactions: losses would go unreported"),
+        "Between two messages that were read, others are missing: any table may lack a change.",
+        "deliver the lines with the missing offsets, in any file. If the messages are lost, find the rows that "
+        "differ with `open-mirroring prove`, and close the gap with `open-mirroring accept-dead-letters FILE --code "
+        "OFFSETS_MISSING --why WHY`. If the files leave out messages on purpose, set `offset_gaps: expected` under "
+        "`source` in the mirror file",
+        never="set `offset_gaps: expected` for a topic without compaction or transactions: losses would go "
+              "unreported"),
     _code("FILE_UNKNOWN", (Kind.LOSS, Kind.LETTER), Lift.ITSELF,
-        "Something in the source's folder is not read, because its name or kind is not known: it may contain changes.",
-        "repair links, and give folders and files plain names with the right ending. Keep other things elsewhere. The "
-        "next run looks again. Then accept the dead letter", Trait.HEALED_BY_COPY,
+        "The source's folder contains a file, folder or link whose name or kind is unknown. It is not read, and may "
+        "contain changes.",
+        "repair broken links, and give files and folders of the source plain names with the right ending. Move "
+        "everything else out of the folder. The next run looks again. Then accept the dead letter",
+        Trait.HEALED_BY_COPY,
         Trait.OF_A_FILE),
     _code("TABLE_SUSPENDED", _LOSS, Lift.ITSELF,
-        "The task at the source has suspended the table: its changes do not come.",
-        "fix the reason that the task names, and let it continue or reload the table. After a reload, or "
-        f"if changes were lost, {RESET} with an initial load", Trait.RESET_HELPS),
+        "The Qlik task has suspended the table: its changes are not sent.",
+        "fix the reason that the Qlik task names, and let the task continue with the table or reload it. If the "
+        f"task reloaded the table, or changes were lost, then also {RESET} with an initial load", Trait.RESET_HELPS),
     _code("TABLE_EMPTIED", (Kind.LOSS, Kind.LETTER), Lift.RESET,
         "The table was truncated or dropped at the source. Its old rows are still at the target.",
-        f"{RESET} with an initial load made afterwards. If the source no longer has the table, {DROP}",
+        f"{RESET} with an initial load that was made after the truncation. If the table no longer exists at the "
+        f"source, {DROP}",
         Trait.RESET_HELPS),
     _code("LOAD_NOT_MADE", _LOSS, Lift.DECISION,
-        "The mirror file names an initial load, but the table began without one: first rows may be missing.",
-        f"{RESET}: it then begins with that load. If the table began empty, remove `initial_load` from the mirror "
-        "file"),
+        "The mirror file names an `initial_load`, but the table was begun without it: rows from before the first "
+        "change may be missing.",
+        f"{RESET}: the table then begins with the initial load. If the table was empty when its changes began, "
+        "remove `initial_load` from the mirror file"),
     # A message or row is set aside.
     _code("BODY_MISSING", _LETTER, Lift.LETTER,
         "A message has no content, so it contains no change.",
-        "find out who sends messages without content to this stream"),
+        "find out who sends messages without content to this stream. Then accept the dead letter (`open-mirroring "
+        "accept-dead-letters`)"),
     _code("MESSAGE_INVALID", _LETTER, Lift.LETTER,
-        "A message does not have the source's format: it is cut, altered, newer, or from another sender.",
-        "find out what altered the message, or who else writes there, and deliver an intact copy. Changes that were "
-        "read before are not applied twice. If the format is newer, update this product and replay the dead letters. "
-        "Let the source send its own format as JSON or Avro", Trait.HEALED_BY_COPY),
+        "A message does not have the format of the source: it is incomplete, was altered, has a newer format, or "
+        "comes from another sender.",
+        "find out what altered the message, or who else writes to the stream, and deliver an intact copy. Changes "
+        "that were read before are not applied twice. If the format is newer, update this product and replay the "
+        "dead letters. The source has to send its own format as JSON or Avro", Trait.HEALED_BY_COPY),
     _code("METADATA_MISSING", (Kind.LETTER, Kind.ERROR), Lift.LETTER,
-        "The structure of a message is unknown: it was not announced, or cannot be read.",
-        "let the Qlik task publish its metadata messages to a topic of this mirror, or give the structure under "
-        "`structures` in the mirror file. Then replay the dead letters, and resume the table if it is stopped. If "
-        "metadata only comes late, raise `fragment_timeout_hours`", Trait.HEALED_BY_COPY),
+        "The columns of a message are unknown: the metadata message or schema that describes them was not sent, or "
+        "cannot be read.",
+        "let the Qlik task publish its metadata messages to a topic of this mirror, or describe the table under "
+        f"`structures` in the mirror file. Then replay the dead letters; if the table is stopped, {_LIFT}. If "
+        "metadata messages only come late, raise `fragment_timeout_hours`", Trait.HEALED_BY_COPY),
     _code("FRAGMENTS_INCOMPLETE", _LETTER, Lift.LETTER,
-        "Pieces of a split message are missing.",
-        "check whether a partition or file is missing at the source, and that only one stream group feeds this path. "
-        "Deliver all pieces again together. If they only come late, raise `fragment_timeout_hours`",
+        "An event was split into several messages, and some of them are missing.",
+        "check whether a partition or file is missing at the source, and that only one stream group writes to this "
+        "path. Deliver all messages of the event again together. If messages only come late, raise "
+        "`fragment_timeout_hours` in the mirror file",
         Trait.HEALED_BY_COPY),
     _code("TABLE_UNNAMED", _LETTER, Lift.LETTER,
-        "A message does not name its table or its schema.",
-        "set *Message key* of the task's target to *Schema and table name*, or include schema and table in the "
-        "headers. Let each task publish to its own topics. If a topic contains one table only, name it as `topic` of "
-        "that table. Then replay the dead letters"),
+        "A message does not name its table, or the schema that describes it.",
+        "let each Qlik task publish to its own topics. In the task's target, set *Message key* to *Schema and table "
+        "name*, or include schema and table in the headers. If a topic contains only one table, set `topic` of that "
+        "table in the mirror file. Then replay the dead letters"),
     _code("FILE_DAMAGED", _LETTER, Lift.LETTER,
-        "A source file cannot be read beyond some place, or contradicts its metadata file.",
-        "check whether the file is complete at the source. Deliver it again under a new name, with its metadata file "
-        "if it has one. Deliver a Capture file under its own name. Then resume the table. Changes that were read "
-        "before are not applied twice", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
+        "A source file cannot be read to its end, or contradicts its metadata file.",
+        "check whether the file is complete at the source. Deliver it again under a new name, with its metadata "
+        f"file if there is one; deliver a Capture file under its own name. If the table is stopped, then {_LIFT}. "
+        "Changes that were read before are not applied twice", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("FILE_INCOMPLETE", _LETTER, Lift.LETTER,
-        "A data file or its metadata file is missing or empty. It is read once it is complete.",
-        "check whether the task or the copying failed. Copy the missing or empty file to its place, and resume the "
-        "table", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
+        "A data file or its metadata file is missing or empty. The data file is read once both are complete.",
+        "check whether the Qlik task or the copying of files failed. Copy the missing or empty file to its place. "
+        f"If the table is stopped, then {_LIFT}", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("FORMAT_UNSUPPORTED", _LETTER, Lift.LETTER,
-        "A file is not written as the mirror file describes it, or NULL or a field's end is ambiguous.",
-        "set `encoding` or `layout` under `source` to those of the file. Or change delimiters, quotes, NULL or "
-        f"compression at the file target, as the reason says. Then {_DELIVER}", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
+        "A file is not written as the mirror file describes it, or does not show clearly where a field ends or "
+        "which is NULL.",
+        "set `encoding` or `layout` under `source` in the mirror file to those of the file. Or change delimiters, "
+        f"quotes, NULL or compression in the settings of Qlik's file target, as the report names. Then {_DELIVER}",
+        Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("ROW_INVALID", _LETTER, Lift.LETTER,
-        "A row does not fit its table: its columns or its operation are wrong.",
-        "find out what wrote the row. The target shows the row as it was before, until a later change of its key "
-        "comes. To send one, update the row at the source: set a column to itself"),
+        "A row does not fit its table: its columns or its operation are wrong. The target still shows the earlier "
+        "version of the row.",
+        "find out what wrote the row. A later change of the same key updates the target. To cause one, update the "
+        "row at the source: set a column to itself"),
     _code("MASK_INVALID", _LETTER, Lift.LETTER,
-        "The mask of changed columns does not fit the row or the table.",
-        "set `mask_order` to the byte order of the source's masks. If NULL in updates means unchanged, set "
-        "`sparse_updates`. Otherwise check that the table's metadata is up to date, and update the row at the source"),
+        "The mask that shows which columns changed does not fit the row or the table.",
+        "set `mask_order` in the mirror file to the byte order of the masks. If NULL in an update means unchanged, "
+        "set `sparse_updates`. If both settings are right, check that the table's metadata is up to date. Then "
+        "update the row at the source: set a column to itself"),
     _code("OLD_KEY_MISSING", _LETTER, Lift.LETTER,
-        "A key changed, or may have changed, and the row of the old key cannot be removed.",
-        "let the source send the old values: @include_old_values = 1 for change events, before images (`beforeData`) "
-        "in a Qlik task. If keys of this table never change, set `keys_never_change: true` and replay the dead "
-        "letters. Otherwise the table is stopped until it is reloaded",
+        "An update changed the key of a row, or may have changed it, and does not contain the old key. The row with "
+        "the old key cannot be removed.",
+        "let the source send old values: @include_old_values = 1 for change events, before images (`beforeData`) in "
+        f"a Qlik task. Then {RESET} with an initial load. If keys of this table never change, set "
+        "`keys_never_change: true` in the mirror file instead, and replay the dead letters",
         never="set `keys_never_change` if a key may change: rows of old keys would stay at the target"),
     _code("PKKEY_CONTRADICTED", _LETTER, Lift.LETTER,
-        "A message names two rows: the key in its `pkkey` is not that of its row.",
-        "find out what altered the message, or who writes to this stream. Either row may be out of date. Deliver an "
-        "intact copy and resume the table, or reload it"),
+        "The key in a message's `pkkey` differs from the key in its row: either of the two rows may be out of date.",
+        f"find out what altered the message, or who else writes to this stream. Deliver an intact copy and {_LIFT}. "
+        f"If there is no copy, {RESET}"),
     _code("ROWS_MISSING", _LETTER, Lift.RESET,
-        "Rows of a change table are missing or duplicated. Which row was meant is unknown.",
-        "check that only one task writes there, and that it stores before and after images. Look in its log for "
-        f"records that it could not write. Then {RESET} with a load"),
+        "Rows of a Qlik change table are missing or duplicated. Which row of the source was changed is unknown.",
+        "check that only one Qlik task writes to the change table, and that it stores before and after images. Look "
+        f"in the task's log for records that it could not write. Then {RESET} with an initial load"),
     # A job or command is refused.
     _code("UNREACHABLE", _ERROR, Lift.NEXT_RUN,
-        "A server, service or disk does not answer. Nothing was guessed.",
-        "the next run tries again. If the error stays, check the server, its connection, the disk and the network",
+        "A server, service or disk does not answer. What needs it is not done.",
+        "wait: the next run tries again. If the error stays, check the server, its connection, the disk and the "
+        "network",
         Trait.PASSES),
     _code("CHANGED_MEANWHILE", (Kind.ERROR, Kind.NOTE), Lift.NEXT_RUN,
-        "Something changed while a job worked on it, or two runs overlapped.",
-        "nothing: the next run looks again. If it happens often, find out who else works there", Trait.PASSES),
+        "A file, a table or the ledger changed while a job worked with it, or two runs overlapped.",
+        "do nothing: the next run looks again. If this happens often, find out who else works there", Trait.PASSES),
     _code("SERVICE_REFUSED", _ERROR, Lift.CALL,
-        "A service or database refuses a request. The message contains its own error code.",
-        "look up the service's error code. Check addresses, connection and rights", Trait.WAITED_FOR),
+        "A service or database refuses a request. The message contains the error code of that service.",
+        "look up the error code in the documentation of the service. Check the address, the connection and its "
+        "permissions", Trait.WAITED_FOR),
     _code("ACCESS_DENIED", _ERROR, Lift.CALL,
-        "A login or the user of the job may not read or write there.",
-        "correct the login of the connection, or grant the right that the message names to its identity or to the user "
-        "of the job", Trait.WAITED_FOR),
+        "A login, or the operating system's user of the job, may not read or write there.",
+        "correct the login of the connection, or grant its identity the permission that the message names. For "
+        "files of this machine, grant it to the user of the job", Trait.WAITED_FOR),
     _code("CONNECTION_INVALID", _ERROR, Lift.CALL,
         "A connection is not set, or is wrong.",
         "set the connection in Airflow or as `AIRFLOW_CONN_<NAME>` (docs/how-to/connections.md). If a broker's "
         "certificate is refused, set `ssl.ca.location` in the connection's extra", Trait.WAITED_FOR),
     _code("PLACE_MISSING", _ERROR, Lift.CALL,
-        "A folder, table, topic, container or item of the mirror file does not exist, or is of another kind.",
+        "A folder, table, topic, container or item that the mirror file names does not exist, or is of another kind.",
         "correct the name in the mirror file, or create what it names. Check that the login may see it",
         Trait.WAITED_FOR),
     _code("DISK_FULL", _ERROR, Lift.NEXT_RUN,
@@ -557,52 +615,56 @@ _TABLE = (
         "A job needed more memory than the machine has.",
         "give the machine or the job more memory, or run fewer jobs at a time. The next run goes on"),
     _code("STORE_UNFIT", _ERROR, Lift.CALL,
-        "The store lacks an operation that exactly-once needs. Nothing is published there.",
+        "The storage lacks an operation that exactly-once publishing needs. Nothing is published there.",
         "use a local filesystem of Linux, OneLake, or an object storage with conditional writes. Run "
-        "`open-mirroring check` to see each deviation"),
+        "`open-mirroring check` to see what the storage lacks"),
     _code("SOURCE_REWRITTEN", _ERROR, Lift.CALL,
-        "Files of the source are missing, shorter or different from what was read or bound.",
-        "put them back as they were, and deliver new content under a new name. Run `open-mirroring prove` to see what "
-        "is lost", Trait.WAITED_FOR),
+        "Files of the source that were read, or are to be read by this run, are now missing, shorter or different.",
+        "restore the files, and deliver new content under a new name. Run `open-mirroring prove` to see which rows "
+        "are missing at the target", Trait.WAITED_FOR),
     _code("MESSAGES_LOST", _ERROR, Lift.RESET,
         "A broker deleted messages before they were read, or the topic was re-created. Changes may be lost.",
-        "lengthen the retention. Let the source write to a new topic, name that in the mirror file, and "
-        "reload the tables"),
+        "lengthen the retention time of the topic. Let the source write to a new topic, and name the new topic in "
+        "the mirror file. Then reset every table (`open-mirroring reload-table`) with an initial load"),
     _code("TRANSACTION_UNBOUNDED", _ERROR, Lift.CALL,
-        "With `consistency: transaction`, the source does not show where all transactions begin or end.",
-        "do what the message says: set `partition_count`, let the task send `transactionEventCounter`, or make a "
-        "mirror for each task. Or set `consistency: key`. Then run again"),
+        "The mirror file sets `consistency: transaction`, but the source does not show where each transaction "
+        "begins or ends.",
+        "do what the message names: set `partition_count`, let the Qlik task send `transactionEventCounter`, or "
+        "make a mirror for each task. Or set `consistency: key`. Then run again"),
     _code("LEDGER_DAMAGED", _ERROR, Lift.CALL,
         "The ledger's file is not an SQLite database, or is damaged.",
         "restore an intact copy. Or remove it and rebuild it (`open-mirroring rebuild-ledger`)"),
     _code("LEDGER_UNFIT", _ERROR, Lift.CALL,
-        "The database that `ledger` names belongs to something else, or to another version.",
-        "install the version that wrote it, or give the ledger a database or schema of its own"),
+        "The database that `ledger` names in the mirror file belongs to another program, or to another version of "
+        "this product.",
+        "install the version of this product that wrote the ledger, or give the ledger a database or schema of its "
+        "own"),
     _code("TABLE_REDECLARED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The mirror file, or a salt that it names, changed a setting on which published rows depend.",
-        "put it back as it was. To change it on purpose, reset the table (`open-mirroring reload-table`). To remove "
-        "the table for good, drop it (`open-mirroring drop-table`)"),
+        "A setting on which published rows depend was changed in the mirror file, or a salt for `hash` was changed.",
+        f"restore the setting or salt. To change it on purpose, {RESET}. To remove the table for good, {DROP}"),
     _code("MIRROR_CLASH", _ERROR, Lift.CALL,
-        "The mirror file uses a name, landing zone or change log of another mirror. Nothing was written.",
-        "give a copy its own `mirror`, `landing_zone`, `change_log` and `ledger`. Otherwise put the settings back"),
+        "The mirror file uses the name, landing zone or change log of another mirror. Nothing was written.",
+        "if the file is a copy, give it its own `mirror`, `landing_zone`, `change_log` and `ledger`. If it is not a "
+        "copy, restore these settings"),
     _code("CONFIG_INVALID", _ERROR, Lift.CALL,
         "The mirror file is wrong. Nothing runs until it is fixed.",
         "correct the setting that the message names. `open-mirroring check` shows all problems at once"),
     _code("SECRET_IN_FILE", _ERROR, Lift.CALL,
-        "The mirror file contains a secret.",
-        "move the secret into a connection, and change it, because it was in a file"),
+        "The mirror file contains a password, key or token.",
+        "move the secret into an Airflow connection. Then replace the secret by a new one, because others may have "
+        "read the file"),
     _code("ARGUMENT_INVALID", _ERROR, Lift.CALL,
         "An argument names something that does not exist, or is missing. Nothing was done.",
         "correct the argument that the message names, and call again"),
     _code("COMMAND_REFUSED", _ERROR, Lift.CALL,
-        "The command does not apply to the present state. Nothing was done.",
-        "do what the message says. `open-mirroring status` shows what the table waits for"),
+        "The command does not fit the present state of the table. Nothing was done.",
+        "do what the message names. `open-mirroring status` shows the state of the table"),
     _code("REPAIR_REFUSED", _ERROR, Lift.RESET,
-        "A lost file or differing rows cannot be published again as requested.",
-        f"do what the message says; otherwise {RESET}"),
+        "A lost file, or rows that differ, cannot be published again in the requested way.",
+        f"do what the message names. If that is not possible, {RESET}"),
     _code("PROOF_FAILED", _ERROR, Lift.CALL,
-        "A table could not be compared with its source. An earlier proof stays valid.",
-        "fix what the message names, and prove it again"),
+        "A table could not be compared with its source. The result of the last successful proof stays valid.",
+        "fix what the message names, and run the proof again (`open-mirroring prove`)"),
     _code("INSTALLATION_INCOMPLETE", _ERROR, Lift.CALL,
         "A part of the installation, or of its set-up for Spark, is missing or has another version.",
         "install or set what the message names, in one version everywhere. For jars run `open-mirroring jars`"),
@@ -610,44 +672,50 @@ _TABLE = (
         "A job or task ended before it could report why.",
         "read the last lines of its log. The next attempt goes on where this one ended"),
     _code("TABLES_STOPPED", _ERROR, Lift.DECISION,
-        "A run failed because tables are stopped. All other tables are done.",
-        "look up the code that the message names for each table"),
+        "A run ended with an error because tables are stopped. All other tables were published.",
+        "look up the code that the message names for each stopped table"),
     _code("DONE_WITH_LOSSES", _ERROR, Lift.DECISION,
-        "A run failed because of losses. Everything was published.",
-        "look up the code that the message names for each loss"),
+        "A run published every table, but ended with an error because tables lack changes.",
+        "look up the code that the message names for each table with losses"),
     _code("NOT_EQUAL", _ERROR, Lift.DECISION,
-        "A proof found rows that differ from the source.",
-        "find the cause. Then correct the rows (`open-mirroring prove FILE --correct`), or reset the table",
-        never="correct rows before you know the cause: what one row lacks, others will lack again"),
+        "A proof found rows at the target that differ from the source.",
+        f"find the cause. Then correct the rows (`open-mirroring prove FILE --correct`), or {RESET}",
+        never="correct rows before you know the cause: other rows may differ for the same reason"),
     # It is worth a look.
     _code("NOT_SEEN", _NOTE, Lift.ITSELF,
-        "The source has not sent anything about a table or column that the mirror file names.",
-        "compare the names with the source, character by character. A table or column may also not have changed yet"),
+        "The source has not sent anything yet about a table or column that the mirror file names.",
+        "compare the names in the mirror file with those at the source, character by character. A right name may "
+        "only not have had a change yet"),
     _code("BEGUN_LATE", _NOTE, Lift.RESET,
-        "The stream was not read from its first message on, and there is no load with the first rows.",
+        "The first messages of the stream were not read, and the mirror file names no initial load with the rows "
+        "from before.",
         f"run `open-mirroring prove` to see which rows are missing. Then {RESET} with an initial load"),
     _code("SETUP_INCOMPLETE", _NOTE, Lift.CALL,
-        "As the source is set up, some changes would stop the table, or are not sent.",
-        "let the source send old values, complete rows or masks, or set what the message names"),
+        "The source is set up so that some changes are not sent, or would stop the table.",
+        "let the source send what the message names: old values, complete rows or masks of changed columns"),
     _code("CONTROL_TABLE_UNREAD", _NOTE, Lift.ITSELF,
-        "A control table of the task is absent, or may not be read.",
-        "let the task write it, in the schema that `control_schema` names, and grant SELECT on it"),
+        "A control table of the Qlik task does not exist, or the login may not read it.",
+        "let the Qlik task write the control table into the schema that `control_schema` names, and grant the login "
+        "SELECT on it"),
     _code("TASK_ERRORS", _NOTE, Lift.ITSELF,
-        "The task at the source recorded errors of a table.",
-        "look at the task and its control tables. Earlier changes are published"),
+        "The Qlik task recorded errors of a table. Changes that the task failed to write may be missing.",
+        "read the errors in the task and its control tables. Changes that the task has written are published as "
+        "usual"),
     _code("TASK_UNKNOWN", _NOTE, Lift.ITSELF,
-        "The control tables belong to several tasks, or to none that the mirror file names.",
-        "name the task as `task` under `source`, or delete the rows of a task that no longer exists"),
+        "The control tables contain rows of several Qlik tasks, or of none that the mirror file names.",
+        "name the Qlik task as `task` under `source` in the mirror file, or delete the control tables' rows of "
+        "tasks that no longer exist"),
     _code("TABLE_UNMIRRORED", _NOTE, Lift.ITSELF,
-        "The source sends tables that are not mirrored.",
-        "add them to the mirror file (`open-mirroring init FILE --add`), or list them under `ignore`"),
+        "The source sends changes of tables that the mirror file does not name.",
+        "add the tables to the mirror file (`open-mirroring init FILE --add`), or list them under `ignore`"),
     _code("TARGET_LIMIT", _NOTE, Lift.CALL,
-        "The mirror is near a limit of its target: the number of tables, or of columns of a table.",
-        "divide the tables between mirrors, or leave columns out with `columns`"),
+        "The mirror is near a limit of Fabric: the number of tables in a mirrored database, or of columns of a "
+        "table.",
+        "divide the tables between several mirrors, or leave columns out with `columns` in the mirror file"),
     _code("NOT_INSPECTED", _NOTE, Lift.NEXT_RUN,
-        "The landing zone has not been inspected lately: its state is unknown.",
-        "run `open-mirroring tick`, or press \"Look again now\" on the mirror's web page. Check why the scheduler does "
-        "not run the mirror",
+        "The landing zone has not been inspected lately, so its state is unknown.",
+        "run `open-mirroring tick`, or press \"Look again now\" on the mirror's web page. If a schedule is set, "
+        "check why Airflow does not run it",
         Trait.RUN_HELPS),
 )
 # fmt: on

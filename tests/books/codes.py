@@ -60,7 +60,8 @@ def _section(code: Code) -> str:
     parts = [
         f"**Symptom.** {_sentence(symptom)}",
         f"**Cause.** {code.means}",
-        f"**Fix.** {_sentence(code.next_step)} {code.lift}",
+        f"**Fix.** {_sentence(code.next_step)}",
+        f"**Ends** {code.lift}.",
         *([f"**Do not** {code.never}."] if code.never else []),
     ]
     return f"\n### {code.name}\n\n" + "".join(f"{_wrapped(part)}\n\n" for part in parts).removesuffix("\n")

@@ -55,7 +55,7 @@ def test_the_runbook_says_which_stops_resume_refuses() -> None:
     refused = {
         code
         for code, section in sections().items()
-        if "Only a reset of the table ends it." in " ".join(section.split())
+        if "**Ends** only by a reset of the table" in " ".join(section.split())
     }
     assert WHY_RESET.keys() <= refused and not refused & of_kind(Kind.HOLD)
     assert EPOCH_UNKNOWN not in WHY_RESET, "it has a decision of its own"
