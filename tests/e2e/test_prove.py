@@ -79,20 +79,20 @@ class Shop:
             consistency=consistency,
         )
         self.lines: list[Message] = []
-        self.told = 0
+        self.sent = 0
 
-    def set(self, table: str, row: Row, *, told: bool = True) -> None:
+    def set(self, table: str, row: Row, *, sent: bool = True) -> None:
         name = "NULL" if row[1] is None else "'" + row[1].replace("'", "''") + "'"
         values = f"({row[0]}, {name}, {'NULL' if row[2] is None else row[2]})"
         update = "SET name = EXCLUDED.name, price = EXCLUDED.price"
         self.server.execute(f"INSERT INTO {table} VALUES {values} ON CONFLICT (id) DO UPDATE {update}")
-        if told:
+        if sent:
             image = {"id": str(row[0]), "name": row[1], "price": row[2]}
             self._tell("INS", table, current=image)
 
-    def remove(self, table: str, key: int, *, told: bool = True) -> None:
+    def remove(self, table: str, key: int, *, sent: bool = True) -> None:
         self.server.execute(f"DELETE FROM {table} WHERE id = {key}")
-        if told:
+        if sent:
             self._tell("DEL", table, old={"id": str(key)}, pkkey={"id": str(key)})
 
     def deliver(self) -> None:
@@ -110,8 +110,8 @@ class Shop:
         schema, _, tbl = table.partition(".")
         data = payload(**{"cols": COLUMNS, **images}, commit=self.commit, schema=schema, tbl=tbl)
         message = envelope(operation, json.dumps(data), commit=self.commit)
-        self.lines.append(Message(0, self.told, json.dumps(message).encode(), None, "2026-01-01T00:00:00Z"))
-        self.told += 1
+        self.lines.append(Message(0, self.sent, json.dumps(message).encode(), None, "2026-01-01T00:00:00Z"))
+        self.sent += 1
 
 
 @pytest.fixture
@@ -157,11 +157,11 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
         for key in range(60):
             shop.set(table, (key, f"name {key}", f"{key}.50"))
     shop.tick()
-    # Changed at the source and told, but not read yet; one lost row beside them.
+    # Changed at the source and sent, but not read yet; one lost row beside them.
     shop.set("shop.t1", (5, "later", "5.00"))
     shop.remove("shop.t1", 6)
     shop.set("shop.t1", (200, "new", "1.00"))
-    shop.set("shop.t1", (300, "lost", "1.00"), told=False)
+    shop.set("shop.t1", (300, "lost", "1.00"), sent=False)
     shop.deliver()
 
     def run(between: Callable[[], None], looks: int = 4) -> Any:
@@ -182,8 +182,8 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
     found = run(lambda: note("meanwhile"))
     tables = shop.pipeline.reader.tables()
     noted = shop.pipeline.reader.unverified_columns(tables.values())
-    told = {source: {one.column.strip() for one in noted[tables[source].id]} for source in tables}
-    assert told == {"shop.t1": {"before", "meanwhile"}, "shop.t2": {"meanwhile"}}, "G-142: not what came behind a look"
+    sent = {source: {one.column.strip() for one in noted[tables[source].id]} for source in tables}
+    assert sent == {"shop.t1": {"before", "meanwhile"}, "shop.t2": {"meanwhile"}}, "G-142: not what came behind a look"
     assert (found["shop.t1"]["verdict"], found["shop.t1"]["unproven"]) == ("UNPROVEN", 4)
     assert "the source had sent more than is in the change log" in found["shop.t1"]["reasons"][0]
     assert found["shop.t2"]["verdict"] == "EQUAL"
@@ -195,7 +195,7 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
         shop.deliver()
 
     traffic()
-    shop.set("shop.t1", (300, "lost", "1.00"), told=False)
+    shop.set("shop.t1", (300, "lost", "1.00"), sent=False)
     found = run(traffic, looks=5)
     one = found["shop.t1"]
     assert one["verdict"] == "DIFFERENT"
@@ -236,7 +236,7 @@ def test_an_export_proves_what_was_not_changed_since(
 def test_a_csv_export_and_a_full_load_prove_what_the_database_would(
     shop_anywhere: Callable[..., Shop], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """G-40, G-43: NULL, empty text, blanks and digits are told apart in each format; a stale row is found."""
+    """G-40, G-43: NULL, empty text, blanks and digits are sent apart in each format; a stale row is found."""
     types = {name: kind for name, kind in COLUMNS}
     shop = shop_anywhere(
         *TABLES[:2],
@@ -318,9 +318,9 @@ def spoiled(shop: Shop) -> None:
         for key in range(30):
             shop.set(table, (key, f"name {key}", f"{key}.50"))
     shop.tick()
-    shop.set("shop.t1", (100, "lost", None), told=False)
-    shop.remove("shop.t1", 7, told=False)
-    shop.set("shop.t1", (8, "name 8 ", "8.51"), told=False)
+    shop.set("shop.t1", (100, "lost", None), sent=False)
+    shop.remove("shop.t1", 7, sent=False)
+    shop.set("shop.t1", (8, "name 8 ", "8.51"), sent=False)
 
 
 def test_keys_beyond_the_most_that_are_looked_at_again_are_unproven(
@@ -414,9 +414,9 @@ def test_a_small_table_is_loaded_and_proved_without_spark(
         shop.service.poll()
     assert len(shop.mirrored("shop", "t")) == 5_010
     postgres.execute("UPDATE shop.t SET name = 'new' WHERE id = 7", "INSERT INTO shop.lines VALUES ('a'), ('b')")
-    told = run("prove", "--tables", "shop.t")
-    assert (told.returncode, "starting Spark" in told.stderr) == (Exit.NOT_EQUAL, False), told.stderr
-    assert 'shop.t: different: ["7"] name' in told.stderr
+    sent = run("prove", "--tables", "shop.t")
+    assert (sent.returncode, "starting Spark" in sent.stderr) == (Exit.NOT_EQUAL, False), sent.stderr
+    assert 'shop.t: different: ["7"] name' in sent.stderr
     lines = json.loads(run("prove", "--tables", "shop.lines").stdout)["tables"]["shop.lines"]
     assert (lines["verdict"], lines["missing"], lines["extra"]) == ("DIFFERENT", 2, 0)
     shop.file.write_text(
@@ -482,7 +482,7 @@ def test_a_correction_keeps_transactions_complete(
     # Now the table itself has the newest commit that was seen: the correction stands above it, and waits.
     shop.set("shop.t1", (9, "the newest", "9.00"))
     shop.tick()
-    shop.set("shop.t1", (10, "lost", "1.00"), told=False)
+    shop.set("shop.t1", (10, "lost", "1.00"), sent=False)
     code, found = proved(shop, capsys, *TWICE, "--tables", "shop.t1", *APPROVED)
     assert "1 keys are in the change log" in found["shop.t1"]["correction"], found
     shop.pipeline.service.poll()
@@ -511,7 +511,7 @@ def test_a_listed_column_that_the_source_dropped_hinders_no_proof_g60(
     shop.tick()
     code, found = proved(shop, capsys)
     assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL"), found
-    shop.server.execute("INSERT INTO shop.t1 VALUES (3, 'never told')")
+    shop.server.execute("INSERT INTO shop.t1 VALUES (3, 'never sent')")
     assert proved(shop, capsys, *APPROVED)[0] == Exit.NOT_EQUAL
     shop.pipeline.service.poll()
     code, found = proved(shop, capsys)
