@@ -12,10 +12,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.page.fixes import of_difference
 from spark_jobs.cli.command_line import main
 from spark_jobs.prove import prove
 from tests.ces_messages import event
-from tests.e2e.test_first_day import declare
+from tests.e2e.test_first_day import declare, declare_mirror
 from tests.e2e.test_history_tables import HISTORY, LOAD, ORDERS, SCD2, TABLES, VERSIONS, Versions
 from tests.e2e.test_kept_rows import COLS
 from tests.e2e.test_kept_rows import told as told_at_once
@@ -202,3 +203,22 @@ def test_a_history_that_was_declared_later_lacks_nothing(
     orders.spoil(lambda rows: rows.clear())
     code, found = orders.proved(capsys)
     assert {key["key"] for key in found[HISTORY_OF]["keys"]} == {'["1"]'}, found
+
+
+def test_a_routine_proves_a_history_once_in_its_days_and_again_if_it_differs(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = Proved(tmp_path / "shop", spark, {"history": SCD2})
+    declare_mirror(orders, prove={"settle_seconds": 0, "cover_in_days": 7})
+    assert orders.tick(*STORY) == Exit.DONE
+    code, first = orders.proved(capsys, "--routine")
+    assert (code, first[HISTORY_OF]["verdict"]) == (Exit.DONE, "EQUAL"), first
+    orders.spoil(lambda rows: rows.remove(version(rows, 1, "two")))
+    code, found = orders.proved(capsys, "--routine")
+    assert (code, found[HISTORY_OF]["proof"]) == (Exit.DONE, first[HISTORY_OF]["proof"]), "nothing is due"
+    assert orders.proved(capsys)[0] == Exit.NOT_EQUAL
+    orders.spoil(lambda rows: rows.remove(version(rows, 4, "n11")))
+    code, found = orders.proved(capsys, "--routine")
+    assert (code, found[HISTORY_OF]["different"], found[HISTORY_OF]["missing"]) == (Exit.NOT_EQUAL, 1, 1), found
+    _, commands = of_difference(orders.pipeline.mirror, HISTORY_OF, found[HISTORY_OF]["proof"])
+    assert ["reload-table" in one.text for one in commands] == [True]
