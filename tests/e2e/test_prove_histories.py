@@ -222,3 +222,35 @@ def test_a_routine_proves_a_history_once_in_its_days_and_again_if_it_differs(
     assert (code, found[HISTORY_OF]["different"], found[HISTORY_OF]["missing"]) == (Exit.NOT_EQUAL, 1, 1), found
     _, commands = of_difference(orders.pipeline.mirror, HISTORY_OF, found[HISTORY_OF]["proof"])
     assert ["reload-table" in one.text for one in commands] == [True]
+
+
+@pytest.mark.parametrize("form", ["changes", "scd2"])
+def test_a_key_that_the_log_spells_in_another_way_is_proved_as_far_as_it_can_be(
+    form: str, tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keys are times: which of them changed meanwhile is unknown, so none is called wrong while there are changes."""
+    cols = (("id", "datetime2(3)"), ("name", "nvarchar(9)"))
+
+    def change(operation: str, key: int, name: str, at: int) -> bytes:
+        row = {"id": f"2026-01-0{key}T00:00:00.000", "name": name}
+        images = (None, {"id": row["id"]}) if operation == "DEL" else (row, None)
+        images = (row, {"id": row["id"]}) if operation == "UPD" else images
+        return timed(event(operation, *images, cols=cols, commit=at) + b"\n", at)
+
+    proof = {"prove": {"format": "parquet", "path": "nowhere"}}
+    orders = Proved(tmp_path / "shop", spark, {"history": {**HISTORY, "form": form}, **proof})
+    story = [
+        change("INS", 1, "one", 1),
+        change("UPD", 1, "two", 2),
+        change("DEL", 1, "", 3),
+        change("INS", 1, "back", 4),
+    ]
+    assert orders.tick(*story, change("INS", 2, "a", 5)) == Exit.DONE
+    assert orders.proved(capsys)[1][HISTORY_OF]["verdict"] == "EQUAL"
+    orders.spoil(lambda rows: next(row for row in rows if row["name"] == "back").update(name="wrong"))
+    found = orders.proved(capsys)[1][HISTORY_OF]
+    assert (found["verdict"], found["different"]) == ("DIFFERENT", 1), found
+    orders.pipeline.deliver("more.jsonl", change("INS", 3, "b", 6))
+    assert main(["tick", str(orders.pipeline.file)]) == Exit.DONE
+    found = orders.proved(capsys)[1][HISTORY_OF]
+    assert (found["verdict"], found["unproven"]) == ("UNPROVEN", 1), found
