@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror
 from open_mirroring.fabric.target_status import TargetState
 from open_mirroring.ledger.reading import LedgerReader
@@ -37,7 +37,7 @@ class Remedy(NamedTuple):
     """What a state of a table means, its fix, and the service's page about it; *waits*: the state ends by itself."""
 
     means: str
-    way_out: str = ""
+    next_step: str = ""
     page: str = ""
     waits: bool = False
 
@@ -55,8 +55,8 @@ REMEDIES: Mapping[str, Remedy] = {
         "ask who stopped it. Select *Start replication* only if all tables may begin from scratch: it does that",
         f"{_PAGES}troubleshooting#stop-replication",
     ),
-    "restarted": Remedy("the service began it from scratch", next_step(v.TARGET_RESTARTED), _RECOVERY),
-    "blocked": Remedy("a number is missing, and all later files wait for it", next_step(v.FILE_MISSING), _RECOVERY),
+    "restarted": Remedy("the service began it from scratch", next_step_of(v.TARGET_RESTARTED), _RECOVERY),
+    "blocked": Remedy("a number is missing, and all later files wait for it", next_step_of(v.FILE_MISSING), _RECOVERY),
     "stuck": Remedy(
         f"files wait for more than {age(_USUAL)}, and none was applied meanwhile",
         "compare *Last completed* of database and table in *Monitor replication*. If other tables go on, look for a "
@@ -79,15 +79,15 @@ REMEDIES: Mapping[str, Remedy] = {
         "resume the capacity, then select *Resume replication* at the mirrored database: it goes on where it was",
         _CAPACITY,
     ),
-    "refused": Remedy("the login may not ask", next_step(v.STATUS_REFUSED), f"{_PAGES}share-and-manage-permissions"),
-    "unknown": Remedy("the service gives no answer that is understood", next_step(v.STATUS_UNKNOWN), _MONITOR, True),
+    "refused": Remedy("the login may not ask", next_step_of(v.STATUS_REFUSED), f"{_PAGES}share-and-manage-permissions"),
+    "unknown": Remedy("the service gives no answer that is understood", next_step_of(v.STATUS_UNKNOWN), _MONITOR, True),
     "throttled": Remedy(
         "the service slows it down",
         "wait until the time that it names: a database takes 1 TB of changes on one day. Or enlarge the capacity",
         f"{_PAGES}troubleshooting#limits-error-messages",
         waits=True,
     ),
-    "not ready": Remedy("the database is starting", next_step(v.TARGET_BUSY), _MONITOR, True),
+    "not ready": Remedy("the database is starting", next_step_of(v.TARGET_BUSY), _MONITOR, True),
     "behind": Remedy(
         f"files wait for more than {age(_USUAL)}, and others were applied meanwhile",
         "wait if their number falls. If not, look at `ReplicatorBatchLatency`, and whether the capacity is overloaded. "
@@ -135,7 +135,7 @@ def doctor_target(arguments: argparse.Namespace) -> Exit:
 
 def _exit(table: TableThere) -> Exit:
     remedy = REMEDIES[table.state]
-    return Exit.DONE if not remedy.way_out else Exit.ON_HOLD if remedy.waits else Exit.TABLES_STOPPED
+    return Exit.DONE if not remedy.next_step else Exit.ON_HOLD if remedy.waits else Exit.TABLES_STOPPED
 
 
 def _tables(mirror: Mirror) -> list[TableThere]:
@@ -186,16 +186,16 @@ def _moment(text: object) -> datetime | None:
 
 def _text(mirror: Mirror, tables: Sequence[TableThere]) -> str:
     groups = {state: [table for table in tables if table.state == state] for state in REMEDIES}
-    counted = [f"{len(there)} {state}" for state, there in groups.items() if there and REMEDIES[state].way_out]
-    wrong = sum(bool(REMEDIES[table.state].way_out) for table in tables)
+    counted = [f"{len(there)} {state}" for state, there in groups.items() if there and REMEDIES[state].next_step]
+    wrong = sum(bool(REMEDIES[table.state].next_step) for table in tables)
     answer = f"{wrong or 'none'} of {amount(len(tables), 'table')} {'needs' if wrong == 1 else 'need'} attention"
     lines = [wrapped(f"{mirror.name} at the target: {answer}{': ' if wrong else ''}{', '.join(counted)}.", 0)]
     for state, there in groups.items():
         remedy = REMEDIES[state]
         if there:
             lines += [wrapped(f"{state.capitalize()}: {remedy.means}"), *map(_line, there)]
-        if there and remedy.way_out:
-            lines += [wrapped(f"Fix: {remedy.way_out}", 4), f"    See {remedy.page}"]
+        if there and remedy.next_step:
+            lines += [wrapped(f"Fix: {remedy.next_step}", 4), f"    See {remedy.page}"]
     return "\n".join(lines)
 
 

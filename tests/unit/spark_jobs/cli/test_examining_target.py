@@ -163,5 +163,5 @@ def test_the_guide_prints_what_the_command_does(
     assert ran.out.splitlines()[0] == answer.removeprefix("# ")
     assert {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")} == {
         "State",
-        *(state for state, remedy in REMEDIES.items() if remedy.way_out),
+        *(state for state, remedy in REMEDIES.items() if remedy.next_step),
     }
