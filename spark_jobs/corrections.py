@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.history_names import is_history
 from open_mirroring.changes.manifest import BoundRange, CorrectionRange
 from open_mirroring.config import Mirror
 from open_mirroring.config.tables import JdbcLoad
@@ -50,6 +51,10 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     recorded = proofs.find(proof_id)
     states = {state.id: state for state in reader.tables().values()}
     state = None if recorded is None else states.get(recorded.table_id)
+    if state is not None and is_history(state.source):
+        what = f"{state.source} has changes, and the source shows rows only"
+        next_step = f"run `open-mirroring reload-table --table {state.source!r}`: it is made from the change log again"
+        raise TerminalError("REPAIR_REFUSED", what, next_step=next_step)
     table = None if state is None else next((t for t in mirror.tables if t.source == state.source), None)
     if recorded is None or state is None or table is None or state.row.generation != recorded.generation:
         what = f"{proof_id!r} is not a proof of a table as it is now"

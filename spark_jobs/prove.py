@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -57,6 +57,7 @@ from open_mirroring.protocols.proving import (
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.storage.object_path import Place
+from spark_jobs.proof.histories import TELLS, LogOfHistory, contradictions
 from spark_jobs.proof.keys import differing_keys, read_sums
 from spark_jobs.proof.logged_keys import LoggedChanges
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
@@ -194,7 +195,62 @@ class _Proving:
                 continue
             self._look_at(looking, self._second_look)
             looking, ends = [case for case in looking if case.left is not None], None
-        return Proved({case.table.source: self._concluded(case) for case in cases})
+        proved = {case.table.source: self._concluded(case) for case in cases}
+        return Proved(proved | {case.table.source: self._concluded(case) for case in self._histories(only)})
+
+    def _histories(self, only: Sequence[str] | None) -> list[_Case]:
+        """Compare histories with their tables, again as long as changes are on their way; a routine those that are due.
+
+        A history is read as a whole, so a routine compares it once in ``prove.cover_in_days``.
+        """
+        states, days = self._reader.tables(), self._mirror.prove.cover_in_days
+        before = ProofLedger(self._ledger).newest(state.id for state in states.values())
+        cases = []
+        for table in self._mirror.tables:
+            if (history := table.history_table) is None or (only is not None and table.source not in only):
+                continue
+            state, ranges = states[history.source], None
+            if self._asked.is_routine and days is not None and (last := before.get(state.id)) is not None:
+                is_young = last.proof.proved_at and self._now - last.proof.proved_at < timedelta(days=days - 1)
+                ranges = frozenset[int]() if is_young and last.proof.verdict is ProofVerdict.EQUAL else None
+            scope = Scope(self._now, before.get(state.id), ranges=ranges)
+            cases.append(_Case(history, state, frozenset(), Proof(_NOWHERE, ""), scope))
+        left, self._behind = [case for case in cases if not case.scope.is_idle], ""
+        for look in range(self._looks):
+            if look and left:
+                self._sleep(self._settle)
+            self._look_at(left, self._look_at_history)
+            left = [case for case in left if case.left is not None]
+        return cases
+
+    def _look_at_history(self, case: _Case) -> None:
+        owner = next(table for table in self._mirror.tables if table.history_table == case.table)
+        current = replace(case, table=owner, state=self._reader.tables(owner.source)[owner.source])
+        _refuse_unready(current.state)
+        _refuse_unready(case.state)
+        table, history = self._target(current), self._target(case, TELLS)
+        shape = Shape(_columns_of_both(table.columns, history.columns), tuple(owner.key))
+        found = contradictions(table, history, shape, has_versions=bool(case.table.key), most=_MOST_KEYS + 1)
+        if case.left is not None:
+            found = found.filter(pc.is_in(found["key"], value_set=case.left["key"].combine_chunks()))
+        case.beyond = found.num_rows > _MOST_KEYS
+        case.base = min(current.base, case.base, key=lambda at: at.batch)
+        logged = LogOfHistory(self._spark, self._reader, self._log_root, current.state, case.state)
+        wrong = logged.explain(found.slice(0, _MOST_KEYS), shape, case.base.batch)
+        case.left = wrong.moving or None
+        case.counts.update(Kind(kind) for kind in wrong.kinds.values())
+        case.keys += [DifferingKey(key, Kind(kind)) for key, kind in sorted(wrong.kinds.items())]
+        case.keys[SHOWN_KEYS:] = []
+        case.reasons += wrong.reasons
+        case.proof = replace(
+            case.proof,
+            at=case.base,
+            source=f"the mirrored table {owner.target}",
+            target_version=history.version,
+            rows_source=table.rows,
+            rows_target=history.rows,
+            looks=case.proof.looks + 1,
+        )
 
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
         states = self._reader.tables()
@@ -227,14 +283,7 @@ class _Proving:
                 )
 
     def _first_look(self, case: _Case) -> None:
-        if case.state.start.load_state == "pending":
-            raise TerminalError(
-                "LOAD_PENDING", "its initial load is not complete", next_step="run the initial load to its end"
-            )
-        if case.state.reset is not None:
-            raise TerminalError(
-                "RESET_OPEN", f"it is in a reset: {case.state.reset}", next_step="wait until the reset has ended"
-            )
+        _refuse_unready(case.state)
         export = (self._asked.exports or {}).get(case.table.source)
         streamed = self._reader.streamed_types(case.state.id)
         borders = None if export is not None else case.scope.borders
@@ -307,12 +356,12 @@ class _Proving:
             raise TerminalError("TABLE_REDECLARED", what, next_step=next_step_of("TABLE_REDECLARED"))
         return hashed_source(source, sorted(salted), salt)
 
-    def _target(self, case: _Case) -> Target:
+    def _target(self, case: _Case, contents: Collection[str] = ()) -> Target:
         """Open the newest version of the target, and note up to which batch it certainly has all changes."""
         case.state = self._reader.tables(case.table.source)[case.table.source]
         row = case.state.row
         files = self._reader.published(case.state.id, row.generation)
-        target = Target(self._spark, table_place(self._tables, case.state.folder), case.state.columns.renamed)
+        target = Target(self._spark, table_place(self._tables, case.state.folder), case.state.columns.renamed, contents)
         finding = self._findings.get(case.table.source)
         # A last file that is alone in its folder may be applied or not (F-35): the newest change of the table shows it.
         applied = row.confirmed if finding is None or not finding.backlog.files else finding.applied
@@ -490,15 +539,24 @@ class _Proving:
             return [f"the published files were not compared: {error.code}"]
 
 
-def _shape(case: _Case, target: Target) -> Shape:
-    """The columns of both sides, each in the type that holds the values of both."""
-    assert case.source is not None
-    source = {column.name: column.type for column in case.source.columns}
-    # What the source has dropped cannot be compared, and does not make two tables different (G-60).
-    there = {column.name: column.type for column in target.columns if column.name not in case.gone - source.keys()}
+def _refuse_unready(state: TableState) -> None:
+    """Refuse a table that is not complete yet, or being rebuilt. Raises ``LOAD_PENDING``, ``RESET_OPEN``."""
+    if state.start.load_state == "pending":
+        raise TerminalError(
+            "LOAD_PENDING", "its initial load is not complete", next_step="run the initial load to its end"
+        )
+    if state.reset is not None:
+        raise TerminalError(
+            "RESET_OPEN", f"it is in a reset: {state.reset}", next_step="wait until the reset has ended"
+        )
+
+
+def _columns_of_both(one: Iterable[LandingColumn], other: Iterable[LandingColumn]) -> tuple[LandingColumn, ...]:
+    """The columns of both sides, each in the type that holds the values of both. Raises ``SCHEMA_CHANGED``."""
+    ours, theirs = ({column.name: column.type for column in side} for side in (one, other))
     columns = []
-    for name in [*source, *(name for name in there if name not in source)]:
-        both = [types[name] for types in (source, there) if name in types]
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        both = [types[name] for types in (ours, theirs) if name in types]
         kind = common_type(both[0], both[-1])
         if kind is None:
             raise TerminalError(
@@ -507,6 +565,16 @@ def _shape(case: _Case, target: Target) -> Shape:
                 next_step="a changed type needs a reload",
             )
         columns.append(LandingColumn(name, kind))
+    return tuple(columns)
+
+
+def _shape(case: _Case, target: Target) -> Shape:
+    """The columns of both sides, each in the type that holds the values of both."""
+    assert case.source is not None
+    source = {column.name: column.type for column in case.source.columns}
+    # What the source has dropped cannot be compared, and does not make two tables different (G-60).
+    there = {column.name: column.type for column in target.columns if column.name not in case.gone - source.keys()}
+    columns = _columns_of_both(*([LandingColumn(*one) for one in side.items()] for side in (source, there)))
     folded = Counter(column.name.casefold() for column in columns)
     if twins := [column.name for column in columns if folded[column.name.casefold()] > 1]:
         raise TerminalError(
@@ -520,8 +588,8 @@ def _shape(case: _Case, target: Target) -> Shape:
     if missing := [name for name in case.table.key if name not in source]:
         raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", next_step="correct `key`")
     if split is None:
-        return Shape(tuple(columns), tuple(case.table.key))
-    return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)
+        return Shape(columns, tuple(case.table.key))
+    return Shape(columns, tuple(case.table.key), split.column, split.borders)
 
 
 def _prove(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.history_names import is_chosen
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.reading import LedgerReader
@@ -64,7 +65,7 @@ def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Se
     This saves starting another job. An error here is left to the run's publish job, which meets it again.
     """
     reader = LedgerReader(ledger, mirror.name)
-    tables = [t for s, t in reader.tables().items() if only is None or s in only]
+    tables = [t for s, t in reader.tables().items() if is_chosen(s, only)]
     if any(map(is_followed, tables)):
         return None
     logged = reader.contents({t.source: t.row.published_batch for t in tables}, reader.mirror().committed)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.changes.history_names import is_history
+from open_mirroring.changes.history_names import is_chosen, is_history
 from open_mirroring.changes.log_position import LOAD_MAJOR, is_load_epoch
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
@@ -78,7 +78,7 @@ def reconcile_deep(
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
-    chosen = [source for source in sorted(ids) if only is None or source in only]
+    chosen = [source for source in sorted(ids) if is_chosen(source, only)]
     verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}
     reader = LedgerReader(ledger, mirror.name)
     known, records = _look(mirror, ledger, reader)

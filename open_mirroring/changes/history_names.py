@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 _HISTORY = " (history)"
 
 LOGGED_GENERATION = 1
@@ -21,3 +23,8 @@ def logged_as(source: str) -> str:
 def is_history(source: str) -> bool:
     """Whether a table of the ledger is the history of another one."""
     return source.endswith(_HISTORY)
+
+
+def is_chosen(source: str, only: Collection[str] | None) -> bool:
+    """Whether a table is one of *only*: a history is meant by its own name, and by that of its table. None: all are."""
+    return only is None or source in only or logged_as(source) in only

@@ -53,8 +53,8 @@ class DatabaseStatus(NamedTuple):
 class TableMirroringStatus(NamedTuple):
     """The entry of one table in the answer of ``getTablesMirroringStatus``.
 
-    *said* is the service's own word. *processed_rows* counts all rows since the table was created; None if not
-    reported. *last_sync* is in UTC, as the service wrote it.
+    *said* is the service's own word. *processed_rows* and *processed_bytes* count since the table was created; None if
+    not reported. *last_sync* is in UTC, as the service wrote it.
     """
 
     schema: str
@@ -64,6 +64,7 @@ class TableMirroringStatus(NamedTuple):
     processed_rows: int | None = None
     last_sync: str = ""
     error: str = ""
+    processed_bytes: int | None = None
 
 
 State = TypeVar("State", DatabaseState, TableMirrorState)
@@ -79,16 +80,21 @@ def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
     """Parse the status of one table from an answer."""
     metrics = entry.get("metrics")
     known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
-    said, count = str(entry.get("status", "")), known.get("processedRows")
+    said = str(entry.get("status", ""))
     return TableMirroringStatus(
         schema=str(entry.get("sourceSchemaName") or ""),
         table=str(entry.get("sourceTableName") or ""),
         state=_state(TableMirrorState, said),
         said=_shown(said),
-        processed_rows=count if type(count) is int and count >= 0 else None,
+        processed_rows=_count(known.get("processedRows")),
         last_sync=_shown(str(known.get("lastSyncDateTime") or "")),
         error=error_text(entry.get("error")),
+        processed_bytes=_count(known.get("processedBytes")),
     )
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
 
 
 def _state(states: type[State], said: str) -> State:
@@ -131,12 +137,14 @@ class TargetStatus(NamedTuple):
 
     *counted_rows* is the service's count of rows since the table was created; None if not reported. It does not show
     whether a certain file was applied (F-35). *last_sync* is when the last change was applied, as the service wrote it.
+    *counted_bytes* is counted like the rows.
     """
 
     state: TargetState
     detail: str = ""
     counted_rows: int | None = None
     last_sync: str = ""
+    counted_bytes: int | None = None
 
 
 _OF_DATABASE = {
@@ -173,7 +181,7 @@ def target_status(database: DatabaseStatus, table: TableMirroringStatus | None) 
     return (
         TargetStatus(state, words)
         if table is None
-        else TargetStatus(state, words, table.processed_rows, table.last_sync)
+        else TargetStatus(state, words, table.processed_rows, table.last_sync, table.processed_bytes)
     )
 
 

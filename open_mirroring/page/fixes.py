@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from open_mirroring.changes.history_names import is_history
 from open_mirroring.codes import WHY_RESET, Trait, having
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import ChangeTables
@@ -130,7 +131,9 @@ def of_letters(mirror: Mirror, code: str, source: str = "") -> Fixes:
 
 
 def of_difference(mirror: Mirror, source: str, proof: str) -> Fixes:
-    """The fixes for a table that the *proof* of this id found to differ from the source."""
+    """The fixes for a table that the *proof* of this id found to differ; of a history no row can be corrected."""
+    if is_history(source):
+        return (), (_command(mirror, operations.RELOAD, table=source),)
     found = Command(operations.CORRECT.command(mirror.file, proof=proof), operations.CORRECT.about)
     correct = f"{operations.PROVE.command(mirror.file, tables=source)} --correct --reason TEXT --approved-by NAME"
     effect = "compare the table again, and publish the rows that differ as the source has them now"

@@ -290,5 +290,6 @@ def _target_evidence(target: TargetStatus | None) -> dict[str, object] | None:
         "state": target.state.value,
         "said": shown(target.detail, _SHOWN_WORDS),
         "processed_rows": target.counted_rows,
+        "processed_bytes": target.counted_bytes,
         "last_sync": shown(target.last_sync),
     }

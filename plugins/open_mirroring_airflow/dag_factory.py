@@ -24,6 +24,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.operate import operations
+from open_mirroring.operate.operations import TABLE
 from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
@@ -74,7 +75,7 @@ def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
     params = params_of(operations.INITIAL_LOAD, loadable)
 
     dag = partial(_job, mirror, spark)
-    with _dag(mirror, "decide", params=decision_params(_sources(mirror))) as decide:
+    with _dag(mirror, "decide", params=decision_params(_sources(mirror, histories=True))) as decide:
         DecideOperator(task_id="decide", mirror_file=str(mirror.file))
     return [
         dag("initial_load", PublishingOperator, "load", params=params),
@@ -176,7 +177,8 @@ def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG
         kwargs["allowed_run_types"] = ["manual"]
     _, operation = dag_docs.DAGS[what]
     if operation is not None:
-        kwargs.setdefault("params", params_of(operation, _sources(mirror)))
+        histories = any(one.field == TABLE.field and one.is_required for one in operation.fields)
+        kwargs.setdefault("params", params_of(operation, _sources(mirror, histories=histories)))
     notifier = MirrorNotifier(mirror.name, "failed", mirror.alerts.connection)
     return DAG(
         dag_id=f"{mirror.name}__{what}",
@@ -199,6 +201,10 @@ def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG
     )
 
 
-def _sources(mirror: Mirror) -> list[str] | None:
-    """The tables to choose from; None where some may join by a pattern, which the file does not tell."""
-    return None if mirror.has_patterns else [table.source for table in mirror.tables]
+def _sources(mirror: Mirror, *, histories: bool = False) -> list[str] | None:
+    """The tables to choose from; None where some may join by a pattern, which the file does not tell.
+
+    Where a run is for one table, *histories* are tables to choose, too; where it is for several, they go with theirs.
+    """
+    chosen = mirror.targets if histories else mirror.tables
+    return None if mirror.has_patterns else [table.source for table in chosen]

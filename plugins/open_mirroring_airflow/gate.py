@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from open_mirroring.changes.history_names import is_chosen
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 
@@ -29,7 +30,7 @@ class GateEvent(TypedDict):
 
 
 def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: ZoneAddress | None = None) -> GateEvent:
-    """Decides for each of *tables*, by ledger and landing zone, whether it may be published; blocking.
+    """Decides for each of *tables* and their histories whether it may be published, by ledger and landing zone; blocks.
 
     Without *zone* the landing zone's login comes from the environment. Errors of ledger and landing zone are raised.
     """
@@ -42,7 +43,7 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: Zon
         findings = inspect_mirror(mirror, engine, zone)
     finally:
         engine.dispose()
-    result = gate({table: finding for table, finding in findings.items() if table in set(tables)})
+    result = gate({table: finding for table, finding in findings.items() if is_chosen(table, set(tables))})
     return GateEvent(
         passing=list(result.passing), held=result.held, stopped=result.stopped, note=hold_note(result.held)
     )

@@ -219,7 +219,7 @@ def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
 
 def tables_listed(mirror: Mirror, tables: list[str]) -> str:
     """Tables as a job's argument, with commas; empty for all, because a command line's length is limited."""
-    if len(tables) == len(mirror.tables):
+    if {*tables}.issuperset(table.source for table in mirror.tables):
         return ""
     unlistable = [table for table in tables if "," in table]
     if unlistable:

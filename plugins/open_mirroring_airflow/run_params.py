@@ -101,14 +101,17 @@ def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
 
 
 def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
-    """Returns *wanted* in the mirror file's order; None: all. Raises ``ARGUMENT_INVALID`` for an unknown table."""
+    """Returns *wanted*, histories among them, in the mirror file's order; None: all tables.
+
+    Raises ``ARGUMENT_INVALID`` for an unknown table.
+    """
     if mirror.has_patterns:
         from open_mirroring.ledger import open_ledger
         from open_mirroring.reconciliation.joined_tables import declare_joined
 
         declare_joined(mirror, open_ledger(ledger_url(mirror)))
-    sources = [table.source for table in mirror.tables]
-    chosen = set(sources if wanted is None else wanted)
+    sources = [table.source for table in mirror.targets]
+    chosen = {table.source for table in mirror.tables} if wanted is None else set(wanted)
     if unknown := sorted(chosen.difference(sources)):
         from open_mirroring.ledger.requests import table_unknown
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
+from open_mirroring.changes.row_key import key_bucket
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
 from open_mirroring.without_pandas import without_pandas
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
 # Long or repeated texts with few distinct values are read as codes.
 _READ_CODED = ("tbl", "epoch", "cols", "origin")
+_GROUPS_AT_ONCE = 256
 _SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f for f in LOG_SCHEMA])
 
 CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
@@ -129,6 +132,44 @@ def read_history(
     dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA, filesystem=storage)
     wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == source) & chosen
     return dataset.to_table(columns=schema.names, filter=wanted, use_threads=False)
+
+
+def read_keys(
+    files: Sequence[str],
+    source: str,
+    keys: Sequence[str],
+    storage: FileSystem | None = None,
+    schema: pa.Schema = CHANGES_SCHEMA,
+) -> pa.Table:
+    """Read the changes of some keys of one table, with the columns of *schema*.
+
+    Of row groups with their buckets only the keys are read first, and the other columns where one of them is found. So
+    few keys cost little in a long log.
+    """
+    wanted, buckets = pa.array(keys, pa.string()), np.array(sorted({key_bucket(key) for key in keys}))
+    chosen = (pc.field("kind") == CHANGE) & (pc.field("tbl") == source) & pc.field("key").isin(wanted)
+    pieces = [schema.empty_table()]
+    for path in files if keys else ():
+        distant = {"filesystem": storage, "pre_buffer": True} if storage is not None else {}
+        with pq.ParquetFile(path, read_dictionary=list(_READ_CODED), **distant) as file:
+            metadata, place = file.metadata, file.metadata.schema.names.index("bucket")
+            some = [at for at in range(metadata.num_row_groups) if _may_have(metadata.row_group(at), place, buckets)]
+            for part in (some[at : at + _GROUPS_AT_ONCE] for at in range(0, len(some), _GROUPS_AT_ONCE)):
+                found = pc.is_in(_read(file, part, ["key"])["key"], value_set=wanted)
+                ends = np.cumsum([metadata.row_group(at).num_rows for at in part])
+                groups = np.unique(np.searchsorted(ends, np.flatnonzero(found.to_numpy()), side="right"))
+                if len(groups):
+                    rows = _read(file, [part[at] for at in groups], [*schema.names, "kind"]).filter(chosen)
+                    pieces.append(rows.select(schema.names).cast(schema))
+    return pa.concat_tables(pieces)
+
+
+def _may_have(group: pq.RowGroupMetaData, place: int, buckets: npt.NDArray[np.int64]) -> bool:
+    """Whether a row group may have a row in one of these sorted buckets, by the statistics of the column at *place*."""
+    known = group.column(place).statistics
+    if known is None or not known.has_min_max:
+        return True
+    return bool(np.searchsorted(buckets, known.min) < np.searchsorted(buckets, known.max, side="right"))
 
 
 def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:

@@ -196,7 +196,11 @@ _EXAMINING = (
     Operation(
         "doctor",
         "examine Java, Spark, versions, clock, connections and rights; shows the next step for whatever is wrong",
-        (_MIRRORS, JSON),
+        (
+            _MIRRORS,
+            JSON,
+            flag("--target", "examine the target instead: what the Fabric API and the landing zone show of each table"),
+        ),
         run="examining:doctor",
     ),
     Operation(

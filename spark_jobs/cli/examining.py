@@ -29,6 +29,7 @@ from open_mirroring.operate.spark_jars import REMOTE, drivers_lacking, jar_files
 from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
 from open_mirroring.operate.words import age, size
 from spark_jobs.cli.checking import mirrors_of, problems_of
+from spark_jobs.cli.examining_target import doctor_target
 from spark_jobs.cli.reporting import json_text, wrapped
 
 _JAVA = 17
@@ -46,6 +47,8 @@ class Examined(NamedTuple):
 
 def doctor(arguments: argparse.Namespace) -> Exit:
     """Run all checks, and print problems first; the exit code is 2 if there is one."""
+    if arguments.target:
+        return doctor_target(arguments)
     found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]
     wrong = sum(bool(one.next_step) for one in found)
     if arguments.json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.history_names import is_chosen
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import InCapture
 from open_mirroring.errors import MirroringError
@@ -110,7 +111,7 @@ def tick(
     log.info("reconciling ledger and landing zone")
     report = look(mirror, ledger, has_read=failed is None)
     findings = inspect_mirror(mirror, ledger, losses=report)
-    tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
+    tables = {source: table for source, table in reader.tables().items() if is_chosen(source, only)}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
     fragments = len(ExtractLedger(ledger, mirror.name).open_fragments())

@@ -7,7 +7,7 @@ more for a few rows, and keeps the login in Spark's configuration. Public source
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import accumulate, chain, pairwise
@@ -86,12 +86,18 @@ class Target(Side):
     """A mirrored table at one version; *version* is None if there is no Delta table.
 
     *changed* is when that version was committed; *rows* is its number of rows, 0 if its log does not contain it.
-    *renamed* maps names at the source to names at the target (G-120). Raises ``PROOF_FAILED``, and the errors of the
-    storage.
+    *renamed* maps names at the source to names at the target (G-120). Rows have those extra columns whose property is
+    in *contents*. Raises ``PROOF_FAILED``, and the errors of the storage.
     """
 
-    def __init__(self, spark: SparkSession, place: Place | None, renamed: Mapping[str, str] | None = None) -> None:
-        self._spark, self._place = spark, place
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: Place | None,
+        renamed: Mapping[str, str] | None = None,
+        contents: Collection[str] = (),
+    ) -> None:
+        self._spark, self._place, self._contents = spark, place, {None, DELETED_AT, *contents}
         self.version: int | None = None
         self.changed: datetime | None = None
         self.columns: tuple[LandingColumn, ...] = ()
@@ -115,7 +121,7 @@ class Target(Side):
         # The source has no columns for what `extra_columns` add (G-118).
         landed = {field: _landing(field, sources[field.name]) for field in schema}
         self.columns = tuple(column for column in landed.values() if not column.content)
-        of_source = [field for field, column in landed.items() if column.content in (None, DELETED_AT)]
+        of_source = [field for field, column in landed.items() if column.content in self._contents]
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         columns = {_described(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
@@ -127,6 +133,10 @@ class Target(Side):
         if "num_records" in files.column_names:
             self.rows = sum(filter(None, files["num_records"].to_pylist())) - sum(deleted.values())
         self.size = sum(piece.size for piece in self._pieces)
+
+    def rows_here(self) -> Iterator[pa.Table]:
+        """All rows, read bit by bit in this process."""
+        return iter(()) if self._place is None else _rows(self._place, self._names, self._pieces, None)
 
     def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
         place, names = self._place, self._names
@@ -270,7 +280,7 @@ def _rows_of(table: Place, piece: _Piece, names: _Names, part: Part | None) -> I
 
 
 def may_hold(group: pq.RowGroupMetaData, named: Mapping[str, str], part: Part) -> bool:
-    """Whether a row group may have a row of a part; where nothing tells, it may."""
+    """Whether a row group may have a row of a part; without statistics, it may."""
     stored = next((stored for stored, name in named.items() if name == part.column), None)
     columns = (group.column(at) for at in range(group.num_columns))
     known = next((column.statistics for column in columns if column.path_in_schema == stored), None)

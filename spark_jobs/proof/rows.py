@@ -40,7 +40,7 @@ SUMS = pa.schema([pa.field("sums", pa.binary()), pa.field("error", pa.binary())]
 
 
 class Part(Protocol):
-    """Some rows of a table. The values of *column* are what tells whether a row may be one of them."""
+    """Some rows of a table. The values of *column* decide whether a row may be one of them."""
 
     shape: Shape
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_history import place_text
-from open_mirroring.changes.history_names import logged_as
+from open_mirroring.changes.history_names import is_chosen
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.landing_zone.opening import ZoneAddress
@@ -82,7 +82,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     reader.mirror().refuse_stopped(mirror.name)
     ensure_counted(mirror, ledger)
     before = reader.tables()
-    chosen = [source for source in ids if only is None or not {source, logged_as(source)}.isdisjoint(only)]
+    chosen = [source for source in ids if is_chosen(source, only)]
     findings = {s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen}
     verdict = gate(findings)
     # An open intent is finished on hold too: no one else seals or abandons its numbers.

@@ -34,7 +34,7 @@ from open_mirroring.protocols.publishing import StagedFile
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.log_paths import paths_of
-from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history
+from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history, read_keys
 from spark_jobs.plan.history_rows import place_of_key
 from spark_jobs.plan.plan import plan_table
 from spark_jobs.plan.selection import CountingChanges
@@ -43,6 +43,8 @@ from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 
 _NAMES = 3
 _CREATIONS_AT_ONCE = 16
+_FEW_KEYS = 10_000
+"""More keys are in most row groups, which are then read as a whole at once."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,9 @@ class _Log:
             return read_history(paths_of(self._root, files), plan.source, chosen, self._storage, self._schema)
 
         def of_keys(keys: Sequence[str]) -> pa.Table:
+            if plan.keys and len(keys) <= _FEW_KEYS:
+                files = paths_of(self._root, plan.history_files)
+                return read_keys(files, plan.source, keys, self._storage, self._schema)
             # A table without key is decided by position, with which its keys begin: `epoch ordinal:position`.
             at_place = pc.field("pos").isin([place_of_key(key) for key in keys])
             return read(plan.history_files, pc.field("key").isin(keys) if plan.keys else at_place)

@@ -246,6 +246,22 @@ def test_initial_load_offers_only_tables_that_have_one(write_mirror: Callable[..
     assert load.params.get_param("tables").schema["items"]["enum"] == ["dbo.customers"]
 
 
+def test_a_history_is_chosen_where_one_table_is_and_covered_where_several_are(
+    write_mirror: Callable[..., Path],
+) -> None:
+    """G-194: it is reloaded, repaired and decided about by itself; published, checked and proved with its table."""
+    file = write_mirror()
+    text = file.read_text(encoding="utf-8").replace("[order_id]", "[order_id], history: {target: dbo/orders_history}")
+    dags = {dag.dag_id: dag for dag in build_dags(load_mirror(write_mirror(text)))}
+    tables, history = ["dbo.customers", "dbo.orders"], "dbo.orders (history)"
+    for what in ("reload_table", "repair"):
+        assert dags[f"shop__{what}"].params.get_param("table").schema["enum"] == [*tables, history]
+    assert dags["shop__decide"].params.get_param("table").schema["examples"] == [*tables, history]
+    for what in ("replicate", "reconcile", "prove"):
+        assert dags[f"shop__{what}"].params.get_param("tables").schema["items"]["enum"] == tables
+    assert dags["shop__replay_dead_letters"].params.get_param("table").schema["examples"] == tables
+
+
 def test_airflow_finds_one_plugin_and_imports_no_other_module_twice(metadata_database: None) -> None:
     names = [plugin["name"] for plugin in plugins_manager.get_plugin_info(["name"])]
     assert names.count("open_mirroring") == 1

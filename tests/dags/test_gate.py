@@ -28,6 +28,8 @@ from open_mirroring_airflow import triggers
 from open_mirroring_airflow.connections import landing_zone, named_connections
 from open_mirroring_airflow.dag_factory import build_dags
 from open_mirroring_airflow.gate import GateEvent, error_event, event_error, gate_event, is_settled
+from open_mirroring_airflow.job_operator import tables_listed
+from open_mirroring_airflow.run_params import checked_tables
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.triggers import GateTrigger
 from tests.onelake import CLIENTS, connection_variable, emulator
@@ -83,6 +85,21 @@ def test_tables_are_sorted_by_ledger_and_landing_zone(mirror_with: Callable[...,
     assert event["passing"] == [] and list(event["stopped"]) == [ORDERS]
     assert event["stopped"][ORDERS].startswith("FOREIGN_ITEM")
     assert "dbo.orders" not in event["note"], "nobody waits for a stopped table"
+
+
+def test_a_history_passes_by_itself_and_is_meant_by_the_name_of_its_table(mirror_with: Callable[..., Path]) -> None:
+    """G-194: while its table is stopped, a run of all tables publishes it, as a tick does."""
+    file = mirror_with(orders="history: {target: dbo/orders_history}")
+    history = f"{ORDERS} (history)"
+    assert _ask(file)["passing"] == [CUSTOMERS, ORDERS, history]
+    assert _ask(file, CUSTOMERS)["passing"] == [CUSTOMERS]
+    _foreign_item(file, "orders")
+    event = _ask(file)
+    assert event["passing"] == [CUSTOMERS, history] and list(event["stopped"]) == [ORDERS]
+    mirror = load_mirror(file)
+    assert tables_listed(mirror, checked_tables(mirror, event["passing"])) == f"{CUSTOMERS},{history}"
+    assert tables_listed(mirror, checked_tables(mirror, [CUSTOMERS, ORDERS, history])) == ""
+    assert checked_tables(mirror, None) == [CUSTOMERS, ORDERS]
 
 
 def test_the_target_is_asked_with_the_schedulers_own_connection(

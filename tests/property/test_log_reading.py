@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.changes.row_key import KEY_BUCKETS
+from open_mirroring.changes.row_key import KEY_BUCKETS, key_bucket
 from spark_jobs.changelog import writing as log_writing
-from spark_jobs.changelog.reading import Wanted, read_changes
+from spark_jobs.changelog.reading import CHANGES_SCHEMA, Wanted, read_changes, read_keys
 from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow, bucket_ranges
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.plan.certain_keys import ordinals
@@ -54,6 +54,34 @@ def test_ranges_of_buckets_are_read_completely_and_once(
     every = [row for rows in files for row in rows if row.kind == CHANGE and row.tbl in sources]
     wanted = {source: sorted(str(row.pos) for row in every if row.tbl == source) for source in sources}
     assert {source: sorted(positions) for source, positions in found.items()} == {s: p for s, p in wanted.items() if p}
+
+
+@EXPLORING
+@given(
+    files=st.lists(
+        st.lists(st.tuples(st.integers(0, 40), st.sampled_from([CHANGE, REJECTED]), st.sampled_from(TABLES)))
+    ),
+    keys=st.sets(st.integers(0, 60).map(str)),
+    group=st.sampled_from([2, 8, 4096]),
+)
+def test_the_changes_of_some_keys_are_read_completely_g_03(
+    files: list[list[tuple[int, str, str]]], keys: set[str], group: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, patch.object(log_writing, "_ROW_GROUP", group):
+        paths, every = [], []
+        for number, lines in enumerate(files):
+            rows = [
+                LogRow(kind, "file", at, table, key_bucket(str(key)), "e", f"{number:03d}{at:06d}:1:1", key=str(key))
+                for at, (key, kind, table) in enumerate(lines)
+            ]
+            writer = LogWriter(Path(folder), 1, "attempt", number)
+            writer.add(rows)
+            paths += [f"{folder}/{file['path']}" for file in writer.finish().files]
+            every += rows
+        found = read_keys(paths, "a.b", sorted(keys))
+    assert found.schema == CHANGES_SCHEMA
+    wanted = sorted(str(row.pos) for row in every if row.kind == CHANGE and row.tbl == "a.b" and row.key in keys)
+    assert sorted(found["pos"].to_pylist()) == wanted
 
 
 @EXPLORING

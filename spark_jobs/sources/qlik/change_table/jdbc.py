@@ -305,7 +305,7 @@ class ChangeTables(QueriedTransport):
             loaded = tables.get((one.schema, source)) or tables.get((schema, source))
             load = (("format", "jdbc"), ("connection", self.connection)) if loaded is not None else ()
             for each in form.announced([ChangeRow(name, 0, structure, ())]):
-                # A period in the schema or the table: the change table's own name tells both apart.
+                # A period in the schema or the table: the change table's own name distinguishes both.
                 each = each._replace(schema=schema, table=source)
                 yield each._replace(key=loaded.key or None if loaded is not None else None, load=load)
 
@@ -405,7 +405,7 @@ def overlapping_start(end: int, minutes: int) -> int:
     try:
         moment = datetime.strptime(text[:14], "%Y%m%d%H%M%S") - timedelta(minutes=minutes)
     except (ValueError, OverflowError):
-        # The time part is no time: the order holds all the same, but nothing tells how far back is far enough.
+        # The time part is no time: the order holds all the same, but how far back is far enough is unknown.
         return 0
     return min(end, int(f"{moment:%Y%m%d%H%M%S}{text[14:16]}".rjust(16, "0") + "0" * 19))
 

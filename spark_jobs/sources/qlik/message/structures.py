@@ -33,7 +33,7 @@ _WHOLE_AND_CUT = {"float": ("INT8",), "real": ("INT4", "INT8", "UINT4")}
 """Integers that a float of the writer schema cannot all represent."""
 _REGISTERED, _TYPE = "registeredSchema", "schemaType"
 _MEMBERS = ("ordinal", "type", "length", "precision", "scale", "primaryKeyPosition")
-"""What a metadata message tells of a column, in the order of :class:`Column`."""
+"""What a metadata message contains about a column, in the order of :class:`Column`."""
 
 
 class Unfit(NamedTuple):
