@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 CONTENTS = ("log_position", "operation", "valid_from", "valid_to", "is_current")
 """The properties of a change that are compared, as far as the history has them."""
-_COLUMNS = {column.name: one for one, column in zip(CONTENTS, extra_columns((one, "") for one in CONTENTS), strict=True)}
+_COLUMNS = {
+    column.name: one for one, column in zip(CONTENTS, extra_columns((one, "") for one in CONTENTS), strict=True)
+}
 TWICE, OVERLAP, HOLE, NEWEST = (
     "a change is there twice",
     "versions overlap",
