@@ -57,7 +57,7 @@ from open_mirroring.protocols.proving import (
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.storage.object_path import Place
-from spark_jobs.proof.histories import TELLS, LogOfHistory, contradictions
+from spark_jobs.proof.histories import CONTENTS, LogOfHistory, contradictions
 from spark_jobs.proof.keys import differing_keys, read_sums
 from spark_jobs.proof.logged_keys import LoggedChanges
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
@@ -228,7 +228,7 @@ class _Proving:
         current = replace(case, table=owner, state=self._reader.tables(owner.source)[owner.source])
         _refuse_unready(current.state)
         _refuse_unready(case.state)
-        table, history = self._target(current), self._target(case, TELLS)
+        table, history = self._target(current), self._target(case, CONTENTS)
         shape = Shape(_columns_of_both(table.columns, history.columns), tuple(owner.key))
         found = contradictions(table, history, shape, has_versions=bool(case.table.key), most=_MOST_KEYS + 1)
         if case.left is not None:
