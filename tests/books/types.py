@@ -130,7 +130,7 @@ applies once a row of the table is published; before that the first published fi
   the source sent no change, so the table needs a new initial load.
 
 A key column may change its type without a new initial load only if each value keeps its spelling as a string: from one
-whole-number type to another, between decimals of the same scale, or to a longer string type.
+integer type to another, between decimals of the same scale, or to a longer string type.
 """
 _CHOICES_HEAD = """## Types of your own choice
 
