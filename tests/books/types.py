@@ -135,7 +135,7 @@ integer type to another, between decimals of the same scale, or to a longer stri
 _CHOICES_HEAD = """## Types of your own choice
 
 The setting `types: {column: type}` of a table in the mirror file gives a column another landing type than the usual one
-(G-110). `open-mirroring check --sample` refuses a landing type that the source's type cannot become.
+(G-110). `open-mirroring check FILE --sample` refuses a landing type that the source's type cannot become.
 
 - A value that becomes a string has one spelling, whichever source sent it: dates and times in ISO form with all digits
   of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without 0x.
