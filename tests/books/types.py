@@ -111,23 +111,23 @@ _CHOICES = ("string", "int16", "int32", "int64", "decimal(38,4)", "decimal(10,2)
 _CONSEQUENCES: Mapping[Consequence, str] = {
     Consequence.GOES_ON: "goes on",
     Consequence.UNVERIFIED: "goes on, *unverified*",
-    Consequence.REBUILT: "rebuilt from the log",
-    Consequence.STOPS: "stops for a load",
+    Consequence.REBUILT: "rebuilt from the change log",
+    Consequence.STOPS: "stops for an initial load",
 }
 _CHANGES_HEAD = """## Types that change at the source
 
-The last column shows what happens to a mirrored table when one of its columns changes its type at the source. It
-applies once a row of the table is published; before that the first published files have the wider type (G-65).
+The last column shows what happens to a mirrored table when a column changes its type at the source. If no row of the
+table has been published yet, nothing stops: the first published files have the wider type (G-65).
 
 - *Goes on*: the landing type can hold the new values. In rows that did not change, source and target still have the
   same value.
 - *Goes on, unverified*: the landing type stays the same, but the source may have rounded, cut or padded values in rows
   for which it sent no change. `status` shows the table as *unverified* until `open-mirroring prove` compared its rows.
-- *Rebuilt from the log*: the table stops with SCHEMA_CHANGED, and the change log has every value. If
-  `on_schema_change` in the mirror file allows it, the table is rebuilt by itself; else run
-  `open-mirroring reload-table`. Neither needs a new initial load.
-- *Stops for a load*: the table stops with SCHEMA_CHANGED. The change log does not show the new values of rows for which
-  the source sent no change, so the table needs a new initial load.
+- *Rebuilt from the change log*: the table stops with SCHEMA_CHANGED, and the change log has every value. If
+  `on_schema_change` in the mirror file allows a rebuild, the next run rebuilds the table; if not, reset the table
+  (`open-mirroring reload-table`). A new initial load is not needed.
+- *Stops for an initial load*: the table stops with SCHEMA_CHANGED. The change log does not show the new values of rows
+  for which the source sent no change, so the table needs a new initial load.
 
 A key column may change its type without a new initial load only if each value keeps its spelling as a string: from one
 integer type to another, between decimals of the same scale, or to a longer string type.
