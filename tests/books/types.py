@@ -117,7 +117,7 @@ _CONSEQUENCES: Mapping[Consequence, str] = {
 _CHANGES_HEAD = """## Types that change at the source
 
 The last column shows what happens to a mirrored table when a column changes its type at the source. If no row of the
-table has been published yet, nothing stops: the first published files have the wider type (G-65).
+table has been published yet, nothing stops: the first published files have the wider type ([G-65](rules/common.md)).
 
 - *Goes on*: the landing type can hold the new values. In rows that did not change, source and target still have the
   same value.
@@ -135,7 +135,8 @@ integer type to another, between decimals of the same scale, or to a longer stri
 _CHOICES_HEAD = """## Types of your own choice
 
 The setting `types: {column: type}` of a table in the mirror file gives a column another landing type than the usual one
-(G-110). `open-mirroring check FILE --sample` refuses a landing type that the source's type cannot become.
+([G-110](rules/common.md)). `open-mirroring check FILE --sample` refuses a landing type that the source's type cannot
+become.
 
 - A value that becomes a string has one spelling, whichever source sent it: dates and times in ISO form with all digits
   of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without 0x.
