@@ -76,7 +76,7 @@ RELOAD_TABLE = Template(
     """
 Resets **one** table of the mirror **$mirror**: its folder is deleted, so that the target drops it; then it is built
 again, by its `initial_load` or from the log. For a changed `key`, `target` or column type change the mirror file first.
-See the page *Reload one table* of the documentation.
+See the page *Reset one table* of the documentation.
 
 | Task | Does |
 |---|---|

@@ -45,20 +45,20 @@ _SQL_SERVER: Sequence[tuple[str, str]] = (
     ("int", ""),
     ("bigint", ""),
     ("bit", "`0`, `1`, `true`, `false`"),
-    ("decimal(18,4)", "up to 38 digits, also as numeric; a digit too many is a dead letter, never rounded"),
+    ("decimal(18,4)", "up to 38 digits; this row also applies to numeric; too many digits make a dead letter"),
     ("money", ""),
     ("smallmoney", ""),
-    ("real", "also float(1) to float(24); too large for four bytes is a dead letter"),
-    ("float", "must be finite"),
+    ("real", "this row also applies to float(1) to float(24); a value too large for four bytes is a dead letter"),
+    ("float", "a value that is not finite is a dead letter"),
     ("date", ""),
-    ("time(7)", "text: the target has no time of day; hours beyond a day stay as they are"),
+    ("time(7)", "a string, because Fabric has no time of day; hours beyond 24 are kept"),
     ("smalldatetime", "read as UTC"),
     ("datetime", "read as UTC"),
     ("datetime2(7)", "read as UTC; the seventh digit of a second is cut, not rounded"),
-    ("datetimeoffset(7)", "becomes its instant in UTC; the seventh digit is cut"),
+    ("datetimeoffset(7)", "becomes its instant in UTC; the seventh digit of a second is cut, not rounded"),
     ("char(10)", ""),
     ("varchar(100)", ""),
-    ("nchar(10)", "length checked in UTF-16 units"),
+    ("nchar(10)", "the length is checked in UTF-16 units"),
     ("nvarchar(max)", ""),
     ("text", ""),
     ("ntext", ""),
@@ -66,8 +66,8 @@ _SQL_SERVER: Sequence[tuple[str, str]] = (
     ("sysname", ""),
     ("uniqueidentifier", "in capitals"),
     ("binary(16)", "hexadecimal, with or without 0x"),
-    ("varbinary(max)", "as above"),
-    ("image", "as above"),
+    ("varbinary(max)", "hexadecimal, with or without 0x"),
+    ("image", "hexadecimal, with or without 0x"),
 )
 TYPE_CHANGES: Sequence[tuple[str, str]] = (
     ("smallint", "int"),
@@ -111,50 +111,68 @@ _CHOICES = ("string", "int16", "int32", "int64", "decimal(38,4)", "decimal(10,2)
 _CONSEQUENCES: Mapping[Consequence, str] = {
     Consequence.GOES_ON: "goes on",
     Consequence.UNVERIFIED: "goes on, *unverified*",
-    Consequence.REBUILT: "rebuilt from the log",
-    Consequence.STOPS: "stops for a load",
+    Consequence.REBUILT: "rebuilt from the change log",
+    Consequence.STOPS: "stops for an initial load",
 }
 _CHANGES_HEAD = """## Types that change at the source
 
-What becomes of a table whose column changes its type, once something of it is published; before that the first files
-have the wider type (G-65). *Goes on*: the landing type holds the new values, and rows that did not change have theirs
-at the source, too. *Unverified*: it lands alike, but the source may have rounded, cut or padded the values of rows that
-no change reports; `status` says so until they are compared. *Rebuilt from the log*: SCHEMA_CHANGED, and
-`on_schema_change` or `open-mirroring reload-table` go on from there without a load. *Stops for a load*:
-SCHEMA_CHANGED, and the log cannot show what the source made of the other rows. A key column has to keep the spelling
-of its values, too: whole numbers among each other, decimals of one scale, longer texts; else it stops for a load.
+The last column shows what happens to a mirrored table when a column changes its type at the source. If no row of the
+table has been published yet, nothing stops: the first published files have the wider type ([G-65](rules/common.md)).
+
+- *Goes on*: the landing type can hold the new values. In rows that did not change, source and target still have the
+  same value.
+- *Goes on, unverified*: the landing type stays the same, but the source may have rounded, cut or padded values in rows
+  for which it sent no change. `status` shows the table as *unverified* until `open-mirroring prove` compared its rows.
+- *Rebuilt from the change log*: the table stops with SCHEMA_CHANGED, and the change log has every value. If
+  `on_schema_change` in the mirror file allows a rebuild, the next run rebuilds the table; if not, reset the table
+  (`open-mirroring reload-table`). A new initial load is not needed.
+- *Stops for an initial load*: the table stops with SCHEMA_CHANGED. The change log does not show the new values of rows
+  for which the source sent no change, so the table needs a new initial load.
+
+A key column may change its type without a new initial load only if each value keeps its spelling as a string: from one
+integer type to another, between decimals of the same scale, or to a longer string type.
 """
 _CHOICES_HEAD = """## Types of your own choice
 
-`types: {column: type}` of a table lands a column as another type than its source's (G-110). `check --sample`
-refuses what the source's type does not allow. Text has one spelling, no matter who printed it: dates and times in
-ISO form with all digits of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without
-0x. A date that no calendar has (`0000-00-00`, `9999-12-31 24:00:00`) lands as text, too; with its own type it is a dead
-letter. A number that does not fit is a dead letter. A key lands as text, or as a wider number with the same digits
-behind the point. A NUMERIC without digits (PostgreSQL, Oracle by way of Qlik) has those that `types` says, and is
-refused without. The log holds what the source reported: a table that is published already is rebuilt from it with other
-types (SCHEMA_CHANGED), but for its key (TABLE_REDECLARED).
+The setting `types: {column: type}` of a table in the mirror file gives a column another landing type than the usual one
+([G-110](rules/common.md)). `open-mirroring check FILE --sample` refuses a landing type that the source's type cannot
+become.
+
+- A value that becomes a string has one spelling, whichever source sent it: dates and times in ISO form with all digits
+  of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without 0x.
+- A date that no calendar has (`0000-00-00`, `9999-12-31 24:00:00`) can become a string. Without the setting, such a
+  date is a dead letter.
+- A number that does not fit the chosen type is a dead letter.
+- A key column may become a string, or a wider number type with the same number of digits behind the point.
+- A NUMERIC whose precision the source does not report (PostgreSQL, Oracle by way of Qlik) gets the precision that
+  `types` names. Without an entry in `types` such a column is refused.
+- If you change `types` for a table that is already published, the table stops with SCHEMA_CHANGED and is rebuilt from
+  the change log, which has the values as the source sent them. If you change the type of a key column, runs are refused
+  with TABLE_REDECLARED until the table is reset.
 """
 _NUMBERS = {"NUMERIC": (0, 12, 2), "STRING": (50, 0, 0), "WSTRING": (50, 0, 0), "BYTES": (16, 0, 0)}
 _HEAD = """# Types
 
-Each type of the source becomes the type of the landing zone in its row. Values are copied exactly. A value that does
-not fit its type becomes a dead letter with its column and the reason: it is never rounded and never becomes NULL.
+This page shows which type each column gets in the published files: the *landing type*. Values are copied exactly. A
+value that does not fit the landing type becomes a dead letter with its column and the reason: the value is never
+rounded and never becomes NULL.
 
-Two types lose something:
+The values of two types lose something:
 
-- A time with more than six digits of a second is cut to six. Such a type cannot be a key.
+- A time with more than six digits of a second is cut to six digits. A column of such a type cannot be a key.
 - A `datetimeoffset` becomes its instant in UTC, without its offset.
 
-To keep both as they are, set the column to text: `types: {column: string}`. Then the type can also be a key.
+To keep all digits and the offset, publish the column as a string: `types: {column: string}` for the table in the mirror
+file. Then the column can also be a key.
 
-A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json, alias types) stops its
-table with TYPE_UNSUPPORTED. The same setting publishes the text that was sent, also for a key.
+A column of a type that is not on this page (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json,
+alias types) stops its table with TYPE_UNSUPPORTED. `types: {column: string}` publishes such a column as the string that
+the source sent, also if the column is a key.
 
-SQL Server's change event streaming cuts values at 1 MB and does not report it. Values of exactly that length are
-counted, and `status` shows them.
+SQL Server's change event streaming cuts values at 1 MB and does not report this. Values of exactly 1 MB are
+counted, and `status` shows their number.
 
-`make types` writes this page from the code; do not edit it.
+`make types` writes this page from the code; do not edit the page.
 """
 
 
@@ -164,8 +182,8 @@ def type_book() -> str:
     parts += ["## SQL Server\n", _table("SQL type", ((name, name, note) for name, note in _SQL_SERVER), same=True)]
     qlik = ((_qlik_name(name), log_type(name, *_NUMBERS.get(name, (0, 0, 0))), "") for name in QLIK_TYPES)
     parts += [
-        "## Qlik change tables and messages\n\nQlik's types become a type of the log first, which is one of SQL "
-        "Server's.\nA length, precision or scale that is not reported is the largest.\n",
+        "## Qlik change tables and messages\n\nEach Qlik type becomes a type of SQL Server in the change log, and "
+        "from there a landing type.\nIf Qlik does not report a length, precision or scale, the largest is used.\n",
         _table("Qlik type", qlik),
     ]
     plain = ((name, text, "") for name, text in PLAIN_TYPES.items())
@@ -177,7 +195,7 @@ def type_book() -> str:
 
 
 def _choices() -> str:
-    lines = [["SQL type", "Lands as", "or, by choice, as", "as a key"], ["---"] * 4]
+    lines = [["SQL type", "Landing type", "Can be set to", "Can be set to, for a key"], ["---"] * 4]
     for name, _ in _SQL_SERVER:
         own = landing_type(name)
         chosen = [one for one in _CHOICES if one != own and can_land(own, one)]
@@ -196,7 +214,7 @@ def _can_be_key(sql_type: str, chosen: str) -> bool:
 
 
 def _changes() -> str:
-    lines = [["From", "To", "Lands as", "and then as", "The table"], ["---"] * 5]
+    lines = [["Type before", "Type after", "Landing type before", "Landing type after", "The table"], ["---"] * 5]
     for old, new in TYPE_CHANGES:
         becomes = _CONSEQUENCES[consequence(old, new)]
         lines.append([f"`{old}`", f"`{new}`", landing_type(old), landing_type(new), becomes])

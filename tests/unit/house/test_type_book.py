@@ -20,7 +20,7 @@ def test_the_committed_page_is_the_codes_own() -> None:
 
 def test_types_that_it_says_stop_a_table_are_unknown_to_the_code() -> None:
     """C-77: refused by name, never landed as something near."""
-    named = re.search(r"is not here \((.*?)\)", type_book(), re.S)
+    named = re.search(r"is not on this page \((.*?)\)", type_book(), re.S)
     assert named is not None
     for name in named.group(1).replace("\n", " ").split(", "):
         with pytest.raises(TerminalError, match="TYPE_UNSUPPORTED"):
