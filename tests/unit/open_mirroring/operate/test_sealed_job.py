@@ -23,12 +23,12 @@ def test_only_the_key_opens_what_was_sealed_s_16(tmp_path: Path) -> None:
     key, key_file = Fernet.generate_key().decode(), tmp_path / "key"
     key_file.write_text(f"{key}\n")
     text = sealed(ORDER, key)
-    assert opened(text, key_file) == ORDER
+    assert opened(text, str(key_file)) == ORDER
     assert CANARY not in text and "shop" not in text
     altered = f"{text[:40]}{'A' if text[40] != 'A' else 'B'}{text[41:]}"
     for wrong in (altered, text[:-8], "", sealed(ORDER, Fernet.generate_key().decode())):
         with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE"):
-            opened(wrong, key_file)
+            opened(wrong, str(key_file))
 
 
 @pytest.mark.parametrize("content", [None, "", "short", "ä" * 43 + "="])
@@ -37,7 +37,7 @@ def test_a_key_that_is_none_is_named_by_its_file_s_16(tmp_path: Path, content: s
     if content is not None:
         (tmp_path / "key").write_text(content)
     with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE") as caught:
-        opened("text", tmp_path / "key")
+        opened("text", str(tmp_path / "key"))
     assert str(tmp_path / "key") in str(caught.value) and "short" not in str(caught.value)
 
 
