@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -147,7 +148,8 @@ class _Run:
 class LivyStub:
     """The API, with what ran in it. *faults* maps ``METHOD /path`` to what happens to its next calls, in order:
 
-    a status, ``never`` (not carried out, and no answer) or ``lost`` (carried out, and no answer).
+    a status, ``never`` (not carried out, and no answer), ``lost`` (carried out, and no answer) or ``slow`` (in two
+    seconds).
     """
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -205,6 +207,8 @@ class LivyStub:
             raise _Refused(fault, "Refused")
         if fault == "never":
             raise _Dropped
+        if fault == "slow":
+            time.sleep(2)
         found = self._routed(method, path, parse_qs(parts.query), self._json(method, headers, body))
         if fault == "lost":
             raise _Dropped

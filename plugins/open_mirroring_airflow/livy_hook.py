@@ -57,9 +57,11 @@ class LivySubmitHook:
         """
         try:
             self._path = self._started()
-            if self._path is not None:
+            if self._path is not None and not self._is_killed:
                 log.info("Fabric's Spark runs the job: %s", self._path)
                 self._await_end(self._path)
+            elif self._path is not None:
+                self.on_kill()  # it came before the answer to the start
         except BaseException:
             self.on_kill()
             raise
@@ -93,7 +95,7 @@ class LivySubmitHook:
 
     def _await_end(self, path: str) -> None:
         seen = time.monotonic()
-        while not self._is_killed and self._job.end()[0] == NO_END:
+        while not self._is_killed:
             try:
                 end = self._api.end(path)
                 seen = time.monotonic()

@@ -251,6 +251,26 @@ def test_a_killed_task_cancels_its_job(
         assert session.process.poll() is None
 
 
+def test_a_batch_that_begins_after_its_task_was_killed_is_cancelled(
+    livy: LivyStub, task: Callable[..., Any], task_context: dict[str, Any]
+) -> None:
+    livy.replace_job(_RUNS_LONG)
+    livy.faults = {"POST /batches": ["slow"]}
+    killed = task()
+
+    def kill() -> None:
+        _wait_until(lambda: not livy.faults["POST /batches"])
+        killed.on_kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    with pytest.raises(TransientError, match="JOB_FAILED: Airflow ended the job"):
+        killed.execute(task_context)
+    thread.join()
+    [batch] = livy.batches.values()
+    assert batch.is_cancelled
+
+
 def test_a_task_that_times_out_cancels_its_batch(
     shop: Pipeline, livy: LivyStub, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
