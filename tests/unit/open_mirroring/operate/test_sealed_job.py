@@ -41,6 +41,12 @@ def test_a_key_that_is_none_is_named_by_its_file_s_16(tmp_path: Path, content: s
     assert str(tmp_path / "key") in str(caught.value) and "short" not in str(caught.value)
 
 
+def test_a_secret_of_a_vault_is_read_in_fabric_alone_s_16() -> None:
+    """S-16: elsewhere its library is missing; where it is there, tests/dags/test_fabric_spark.py reads it."""
+    with pytest.raises(TerminalError, match=r"INSTALLATION_INCOMPLETE.*ModuleNotFoundError.*shop\.vault"):
+        opened("text", "https://shop.vault.azure.net/secrets/job-key")
+
+
 def test_what_no_argument_can_hold_is_refused_s_16() -> None:
     """S-16: random text, for it does not become smaller."""
     text = "".join(Fernet.generate_key().decode() for _ in range(ARGUMENT_BYTES // 40))
