@@ -125,6 +125,8 @@ def test_batches_of_two_tries_side_by_side_end_as_one(
     with pytest.raises(TransientError, match="UNREACHABLE"):
         task().execute(task_context)
     livy.faults.clear()
+    [first] = livy.batches.values()
+    assert first.process.poll() is None, "it runs on"
     task().execute(task_context)
     assert len(livy.batches) == 2
     for batch in livy.batches.values():
