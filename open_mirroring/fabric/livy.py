@@ -72,7 +72,7 @@ class LivyApi(FabricCalls):
                 "UNREACHABLE",
                 f"Fabric's Spark session ended ({end}){_reasons(found)}",
                 where=session,
-                way_out="the next attempt starts another one; look at the session in Fabric's monitoring hub",
+                next_step="the next attempt starts another one; look at the session in Fabric's monitoring hub",
             )
         return found.get("state") in ("idle", "busy")
 
@@ -131,7 +131,7 @@ class LivyApi(FabricCalls):
                 "TARGET_BUSY",
                 "Fabric's capacity has no room for another Spark job (status 430)",
                 where=str(request),
-                way_out="the next attempt tries again; if it stays so, let fewer jobs run at a time, or raise the "
+                next_step="the next attempt tries again; if it stays so, let fewer jobs run at a time, or raise the "
                 "capacity",
             )
         return answer
