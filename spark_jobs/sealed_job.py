@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     """Decrypt and run the job, and record its end; returns 0, or the exit code of the error that prevented that."""
     parser = argparse.ArgumentParser(prog="sealed_job")
-    parser.add_argument("key_file", type=Path, help="the file with the key, which the cluster provides")
+    parser.add_argument(
+        "key_file", help="the file with the key, which the cluster provides; in Fabric a vault's secret"
+    )
     parser.add_argument("text", help="the sealed order")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)

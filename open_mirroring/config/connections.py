@@ -27,7 +27,8 @@ _SPELLINGS = {"postgresql": "postgres", KAFKA_FORM: "kafka"}
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"} for a '
     'database (or mssql), {"conn_type": "wasb", "login": "ACCOUNT", "password": "KEY"} for object storage (or '
-    "adls, aws), kafka or event_hubs for a broker, http for a schema registry, open_mirroring_onelake for OneLake"
+    "adls, aws), kafka or event_hubs for a broker, http for a schema registry, open_mirroring_onelake for OneLake, "
+    "open_mirroring_livy for Fabric's Spark"
 )
 
 

@@ -179,7 +179,9 @@ class Spark(Section):
     """How the Spark application is started by the scheduler."""
 
     connection: ConnectionName = Field(
-        default="spark_default", description="Name of the scheduler's connection to Spark."
+        default="spark_default",
+        description="Name of the scheduler's connection to Spark: of the type spark, spark_connect, or "
+        "open_mirroring_livy for Fabric's own Spark.",
     )
     cores: Positive | None = Field(
         default=None, description="Cores for the application. Unset: what the connection gives."

@@ -39,13 +39,32 @@ class MirroredDatabase(NamedTuple):
     name: str
 
 
-class FabricApi:
-    """Client of the Fabric REST API. It uses tokens for the API, not for storage (R-03), and caches nothing.
+class FabricCalls:
+    """Calls of the Fabric REST API. It uses tokens for the API, not for storage (R-03), and caches nothing.
 
     Each call raises ``SERVICE_REFUSED`` with the API's own code, and the errors of
     :class:`~open_mirroring.remote.entra.AuthorizedService`. After a TransientError, a call that changes something may
     have been carried out.
     """
+
+    def __init__(self, endpoint: str, login: EntraLogin, timeout_seconds: float = 60.0) -> None:
+        service = HttpService(endpoint, "the Fabric API", timeout_seconds)
+        self._service = AuthorizedService(service, login, FABRIC_AUDIENCE)
+
+    def _document(self, answer: Answer, path: str) -> dict[str, Any]:
+        self._expect(answer, path)
+        found = _json(answer)
+        if not isinstance(found, dict):
+            raise _not_understood(path)
+        return found
+
+    def _expect(self, answer: Answer, path: str) -> None:
+        if not 200 <= answer.status < 300:
+            raise _refused(answer, path)
+
+
+class FabricApi(FabricCalls):
+    """Client of the Fabric REST API for mirrored databases."""
 
     def __init__(
         self,
@@ -54,8 +73,7 @@ class FabricApi:
         timeout_seconds: float = 60.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        service = HttpService(endpoint, "the Fabric API", timeout_seconds)
-        self._service = AuthorizedService(service, login, FABRIC_AUDIENCE)
+        super().__init__(endpoint, login, timeout_seconds)
         self._sleep = sleep
 
     def find_workspace(self, name: str) -> str | None:
@@ -170,17 +188,6 @@ class FabricApi:
             where=path,
             next_step="call again: what is done is found",
         )
-
-    def _document(self, answer: Answer, path: str) -> dict[str, Any]:
-        self._expect(answer, path)
-        found = _json(answer)
-        if not isinstance(found, dict):
-            raise _not_understood(path)
-        return found
-
-    def _expect(self, answer: Answer, path: str) -> None:
-        if not 200 <= answer.status < 300:
-            raise _refused(answer, path)
 
 
 _JSON = {"Content-Type": "application/json"}

@@ -1,12 +1,13 @@
 """Encrypts a job with its mirror file and connections into one argument, for a Spark driver on a cluster.
 
 A cluster shows the arguments of programs on its pages and in its logs. The key (Fernet) is stored on the cluster, which
-gives it to the driver as a file.
+gives it to the driver as a file. In Fabric it is a secret of a key vault.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ from open_mirroring.errors import TerminalError
 _MAKE_A_KEY = "make one: openssl rand -base64 32 | tr '+/' '-_'"
 ARGUMENT_BYTES = 120_000
 """Linux accepts no program argument of 128 KiB or more."""
+_VAULT_SECRET = re.compile(
+    r"(https://[a-z0-9-]+\.vault\.(?:azure\.net|azure\.cn|usgovcloudapi\.net))/secrets/([0-9A-Za-z-]+)"
+)
 
 
 class JobOrder(NamedTuple):
@@ -48,19 +52,31 @@ def sealed(order: JobOrder, key: str) -> str:
     return text
 
 
-def opened(text: str, key_file: Path) -> JobOrder:
-    """Decrypt a job with the key in a file; raises ``INSTALLATION_INCOMPLETE`` if the key is unreadable or differs."""
+def opened(text: str, key_file: str) -> JobOrder:
+    """Decrypt a job with the key in a file or key vault.
+
+    Raises ``INSTALLATION_INCOMPLETE`` if the key is unreadable or differs.
+    """
     try:
-        key = key_file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        next_step = "let the cluster copy the key's file to the driver, readable for its user"
-        raise _refused(f"the key cannot be read: {type(error).__name__}", str(key_file), next_step) from None
+        key = _key(key_file).strip()
+    except Exception as error:  # whatever Fabric's own library raises
+        next_step = "let the driver's user read the key's file, or the job's identity read the secret of the key vault"
+        raise _refused(f"the key cannot be read: {type(error).__name__}", key_file, next_step) from None
     try:
-        document = json.loads(zlib.decompress(_fernet(key, str(key_file)).decrypt(text)))
+        document = json.loads(zlib.decompress(_fernet(key, key_file).decrypt(text)))
     except (InvalidToken, zlib.error, ValueError):
         next_step = "copy the key of the connection that the Spark connection names as `job-key` to the driver"
-        raise _refused("the job was sealed by another key than the driver's", str(key_file), next_step) from None
+        raise _refused("the job was sealed by another key than the driver's", key_file, next_step) from None
     return JobOrder(*document)
+
+
+def _key(place: str) -> str:
+    """The key in a file, or in a secret that Fabric's own library reads in the name of the job's identity."""
+    if not (secret := _VAULT_SECRET.fullmatch(place)):
+        return Path(place).read_text(encoding="ascii")
+    import notebookutils  # type: ignore[import-not-found,unused-ignore] # only Fabric has it
+
+    return str(notebookutils.credentials.getSecret(f"{secret[1]}/", secret[2]))
 
 
 def _fernet(key: str, where: str) -> Fernet:

@@ -15,6 +15,9 @@ from open_mirroring.config.connections import KAFKA_FORM, Connection
 from open_mirroring.config.kafka import ClientSettings, client_settings
 from open_mirroring.config.onelake import CONNECTION_TYPE, OneLakeConnection, onelake_connection
 from open_mirroring.errors import MirroringError
+from open_mirroring.fabric.livy import LivyApi
+from open_mirroring.fabric.livy_connection import CONNECTION_TYPE as FABRIC_SPARK
+from open_mirroring.fabric.livy_connection import LivyConnection, livy_connection
 from open_mirroring.remote.entra import FABRIC_AUDIENCE, STORAGE_AUDIENCE, TokenSource
 from open_mirroring_airflow.connections import resolved
 
@@ -59,6 +62,27 @@ class OneLakeHook(_Hook):
         except MirroringError as error:
             return False, str(error)
         return True, "Entra ID gives tokens for OneLake and for the Fabric API; `open-mirroring check` tries the zone"
+
+
+class FabricSparkHook(_Hook):
+    """A connection to Fabric's own Spark."""
+
+    conn_name_attr = "fabric_spark_conn_id"
+    default_conn_name = "fabric_spark_default"
+    conn_type = FABRIC_SPARK
+    hook_name = "Open Mirroring: Fabric Spark"
+
+    def get_conn(self) -> LivyConnection:
+        """The connection's content, checked. Raises ``CONNECTION_INVALID``."""
+        return livy_connection(self._content())
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the Livy API lets this login list the lakehouse's sessions; nothing is started."""
+        try:
+            LivyApi(self.get_conn()).find("/sessions", "")
+        except MirroringError as error:
+            return False, str(error)
+        return True, "Fabric's Livy API lists the sessions of this lakehouse"
 
 
 class KafkaHook(_Hook):

@@ -16,17 +16,21 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fabric.livy_connection import CONNECTION_TYPE as FABRIC_SPARK
 from open_mirroring.operate.arguments import command_words
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.operations import OPERATIONS
 from open_mirroring.operate.spark_jars import jar_files
-from open_mirroring_airflow.connections import job_connections, missing
+from open_mirroring_airflow.connections import job_connections, missing, resolved
 from open_mirroring_airflow.run_note import noted
 from open_mirroring_airflow.run_params import TABLES, chosen_tables
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
 
 if TYPE_CHECKING:
+    from open_mirroring_airflow.livy_hook import LivySubmitHook
     from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook
+
+    JobHook = JobSubmitHook | ClusterSubmitHook | LivySubmitHook
 
 _ERRORS: dict[int, type[TerminalError | TransientError]] = {
     Exit.TERMINAL: TerminalError,
@@ -52,7 +56,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         self.mirror_file = mirror_file
         self.job = job
         self.said: list[str] = []
-        self._hook: JobSubmitHook | ClusterSubmitHook | None = None
+        self._hook: JobHook | None = None
         self._is_ended_by_airflow = False
 
     @noted
@@ -124,7 +128,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _job_hook(self, mirror: Mirror, arguments: list[str]) -> JobSubmitHook | ClusterSubmitHook:
+    def _job_hook(self, mirror: Mirror, arguments: list[str]) -> JobHook:
         from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
 
         spark = mirror.spark
@@ -132,6 +136,10 @@ class OpenMirroringSparkOperator(BaseOperator):
             connection = BaseHook.get_connection(spark.connection)
         except AirflowNotFoundException:
             raise missing(spark.connection, mirror.file) from None
+        if connection.conn_type == FABRIC_SPARK:
+            from open_mirroring_airflow.livy_hook import LivySubmitHook
+
+            return LivySubmitHook(mirror, self.job, arguments, resolved(spark.connection, connection))
         common: dict[str, Any] = {
             "class_path": jar_files(),
             "conn_id": spark.connection,
@@ -149,7 +157,7 @@ class OpenMirroringSparkOperator(BaseOperator):
             **common,
         )
 
-    def _judge(self, hook: JobSubmitHook | ClusterSubmitHook, exit_code: int) -> dict[str, Any] | None:
+    def _judge(self, hook: JobHook, exit_code: int) -> dict[str, Any] | None:
         if exit_code == Exit.TABLES_STOPPED:
             return self.tables_stopped(short(hook.result.report))
         if exit_code == Exit.DONE_WITH_LOSSES:
@@ -175,7 +183,7 @@ class OpenMirroringSparkOperator(BaseOperator):
             f"{self.mirror}__correct_table with the proof ({proofs}), or reload the table",
         )
 
-    def _fail(self, hook: JobSubmitHook | ClusterSubmitHook, exit_code: int) -> NoReturn:
+    def _fail(self, hook: JobHook, exit_code: int) -> NoReturn:
         kind = _ERRORS.get(exit_code)
         if kind is not None and hook.result.error is not None:
             code, text = hook.result.error

@@ -8,6 +8,8 @@ from typing import Any
 from open_mirroring.config.connections import KAFKA_FORM
 from open_mirroring.config.kafka import MECHANISMS, PROTOCOLS
 from open_mirroring.config.onelake import CONNECTION_TYPE
+from open_mirroring.fabric.livy_connection import CONNECTION_TYPE as FABRIC_SPARK
+from open_mirroring.fabric.livy_connection import MODES
 from open_mirroring.remote.entra import AUTHS
 
 _TEXT = {"type": ["string", "null"]}
@@ -29,6 +31,25 @@ _ONELAKE = {
         "label": "Time-out",
         "description": "Seconds after which the outcome of a call counts as unknown.",
         "schema": {"type": ["number", "null"], "default": 60},
+    },
+}
+
+_FABRIC_SPARK = {
+    **{name: field for name, field in _ONELAKE.items() if name != "dfs_endpoint"},
+    "workspace": {"label": "Workspace's id", "schema": _TEXT},
+    "lakehouse": {"label": "Lakehouse's id", "schema": _TEXT},
+    "environment": {"label": "Environment's id", "description": "It contains open-mirroring.", "schema": _TEXT},
+    "mode": {
+        "label": "Mode",
+        "description": "A batch for each job, or one session for all runs of a mirror.",
+        "schema": {"type": "string", "enum": list(MODES), "default": MODES[0]},
+    },
+    "file": {"label": "Program of a batch", "description": "abfss:// address of livy_job.py.", "schema": _TEXT},
+    "job-key": {"label": "Connection with the key", "schema": _TEXT},
+    "job-key-file": {
+        "label": "The same key in Fabric",
+        "description": "https://VAULT.vault.azure.net/secrets/NAME, or a path.",
+        "schema": _TEXT,
     },
 }
 
@@ -69,6 +90,13 @@ def get_provider_info() -> dict[str, Any]:
                 CONNECTION_TYPE,
                 "OneLake",
                 _ONELAKE,
+                hidden=["host", "port", "schema", "extra"],
+                labels={"login": "Client ID", "password": "Client secret"},
+            ),
+            _type(
+                FABRIC_SPARK,
+                "Fabric Spark",
+                _FABRIC_SPARK,
                 hidden=["host", "port", "schema", "extra"],
                 labels={"login": "Client ID", "password": "Client secret"},
             ),

@@ -1,7 +1,8 @@
 """Runs one job on Spark, without secrets on its command line, and reads its result.
 
 In client mode the job is a Python program on the task's machine: secrets are in its environment, and its result is a
-file. In cluster mode the job is sent to the driver as encrypted text, and its result is read from the ledger.
+file. In cluster mode the job is sent to the driver as encrypted text, and its result is read from the ledger. The same
+holds in Fabric's own Spark: :mod:`~open_mirroring_airflow.livy_hook`.
 """
 
 from __future__ import annotations
@@ -117,24 +118,21 @@ def is_cluster_mode(spark: Any) -> bool:
     return bool(spark.conn_type == SparkSubmitHook.conn_type and spark.extra_dejson.get("deploy-mode") == "cluster")
 
 
-class ClusterSubmitHook(SparkSubmitHook):
-    """Submits in cluster mode, where neither a file nor the environment of this process reaches the driver.
+class SealedJob:
+    """A job as encrypted text for a driver elsewhere, which writes the job's end into the ledger.
 
-    The submitted program is :mod:`spark_jobs.sealed_job`, with the key's file at the driver and a text that only this
-    key opens. It is refused (``INSTALLATION_INCOMPLETE``) on a master that runs no Python programs, and with a ledger
-    in a file.
+    *arguments* are those of :mod:`spark_jobs.sealed_job`: where the driver finds the key, and the text that only this
+    key opens. *extra* is that of the Spark connection *name*. A ledger in a file is refused
+    (``INSTALLATION_INCOMPLETE``).
     """
 
-    def __init__(
-        self, *, mirror: Mirror, job: str, job_arguments: list[str], class_path: list[str], **arguments: Any
-    ) -> None:
-        super().__init__(conf=_ON_CLUSTER, jars=",".join(class_path) or None, **arguments)
-        spark = BaseHook.get_connection(self._conn_id)
-        self._ledger_url, self._run = ledger_url(mirror), uuid4().hex
-        _refuse(str(self._connection["master"]), self._ledger_url, f"connection {self._conn_id}")
-        key, key_file = _key(mirror, spark.extra_dejson, self._conn_id)
+    def __init__(self, mirror: Mirror, job: str, job_arguments: list[str], extra: Mapping[str, Any], name: str) -> None:
+        self._ledger_url, self.run = ledger_url(mirror), uuid4().hex
+        if self._ledger_url.startswith("sqlite"):
+            raise _refused("a driver on the cluster has no way to a ledger in a file", name)
+        key, key_file = _key(mirror, extra, name)
         order = JobOrder(
-            run=self._run,
+            run=self.run,
             job=job,
             mirror=mirror.file.name,
             text=mirror.file.read_text(encoding="utf-8"),
@@ -142,8 +140,38 @@ class ClusterSubmitHook(SparkSubmitHook):
             arguments=job_arguments,
             connections=job_connections(mirror),
         )
-        self._text = sealed(order, key)
-        self._application_args = [key_file, self._text]
+        self.arguments = [key_file, sealed(order, key)]
+
+    def end(self) -> tuple[int, JobResult]:
+        """The job's exit code and result; ``NO_END`` and none where it left none."""
+        ledger = open_ledger(self._ledger_url)
+        try:
+            return recorded_end(ledger, self.run) or (NO_END, JobResult())
+        finally:
+            ledger.dispose()
+
+    def masked(self, text: str) -> str:
+        """A text without the job's own."""
+        return text.replace(self.arguments[-1], "(the sealed job)")
+
+
+class ClusterSubmitHook(SparkSubmitHook):
+    """Submits in cluster mode, where neither a file nor the environment of this process reaches the driver.
+
+    The submitted program is :mod:`spark_jobs.sealed_job`. It is refused (``INSTALLATION_INCOMPLETE``) on a master that
+    runs no Python programs.
+    """
+
+    def __init__(
+        self, *, mirror: Mirror, job: str, job_arguments: list[str], class_path: list[str], **arguments: Any
+    ) -> None:
+        super().__init__(conf=_ON_CLUSTER, jars=",".join(class_path) or None, **arguments)
+        if not (master := str(self._connection["master"])).startswith(("yarn", "k8s://")):
+            what = f"Spark runs no driver of a Python program on the master {master}"
+            raise _refused(what, self._conn_id)
+        extra = BaseHook.get_connection(self._conn_id).extra_dejson
+        self._job = SealedJob(mirror, job, job_arguments, extra, self._conn_id)
+        self._application_args = self._job.arguments
         self.exit_code = NO_END
         self.result = JobResult()
 
@@ -152,31 +180,19 @@ class ClusterSubmitHook(SparkSubmitHook):
         try:
             return super().submit(str(job_file("sealed_job")), env=job_environment({}), **kwargs)
         finally:
-            ledger = open_ledger(self._ledger_url)
-            try:
-                if end := recorded_end(ledger, self._run):
-                    self.exit_code, self.result = end
-            finally:
-                ledger.dispose()
+            self.exit_code, self.result = self._job.end()
 
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
-        shown: str = super()._mask_cmd(connection_cmd)
-        return shown.replace(self._text, "(the sealed job)")
+        return self._job.masked(super()._mask_cmd(connection_cmd))
 
 
-def _refuse(master: str, ledger: str, where: str) -> None:
-    if not master.startswith(("yarn", "k8s://")):
-        what = f"Spark runs no driver of a Python program on the master {master}"
-    elif ledger.startswith("sqlite"):
-        what = "a driver on the cluster has no way to a ledger in a file"
-    else:
-        return
-    raise TerminalError(
+def _refused(what: str, connection: str) -> TerminalError:
+    return TerminalError(
         "INSTALLATION_INCOMPLETE",
         what,
-        where=where,
-        next_step='set "deploy-mode": "client" in the extra of the connection; or, on YARN or Kubernetes, keep the '
-        "ledger in PostgreSQL",
+        where=f"connection {connection}",
+        next_step='set "deploy-mode": "client" in the extra of the connection; or, on YARN, Kubernetes or Fabric, keep '
+        "the ledger in PostgreSQL",
     )
 
 
@@ -189,7 +205,7 @@ def _key(mirror: Mirror, extra: Mapping[str, Any], connection: str) -> tuple[str
             "a driver on the cluster gets its job as sealed text, and no key is named for it",
             where=f"connection {connection}",
             next_step=f"add two entries to its extra. `{KEY}` names a connection whose password is the key; "
-            f"`{KEY_FILE}` is the path of the file with the same key on the driver",
+            f"`{KEY_FILE}` is the path of the file with the same key on the driver, or its address in a key vault",
         )
     try:
         key = BaseHook.get_connection(name).password or ""

@@ -28,7 +28,10 @@ _HEAD = """\
 _EMPTY_LIST = re.compile(r"^(tables:)[ \t]*\[[ \t]*\]", re.MULTILINE)
 
 
-_ROUTINE = """# Compare every row with the source once a week, a part of it each night (docs/how-to/prove.md):
+_OPTIONS = """\
+# In Airflow, jobs run on this machine unless a connection names another Spark, as Fabric's (docs/deploy/fabric.md):
+# spark: {connection: fabric_spark}
+# Compare every row with the source once a week, a part of it each night (docs/how-to/prove.md):
 # prove: {schedule: '0 4 * * *', cover_in_days: 7, alert_after_days: 10}
 """
 
@@ -40,7 +43,7 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
     )
     places = f"landing_zone: {{store: local, path: build/{name}/landing_zone}}\n"
     places += f"ledger: sqlite:///build/{name}/ledger.db\nchange_log: build/{name}/change_log\n"
-    return f"{_HEAD}{body.replace('source:', chr(10) + 'source:', 1)}\n{places}{_ROUTINE}"
+    return f"{_HEAD}{body.replace('source:', chr(10) + 'source:', 1)}\n{places}{_OPTIONS}"
 
 
 def indent_of(text: str) -> str:

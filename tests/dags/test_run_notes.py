@@ -37,7 +37,8 @@ def _note(name: str, *, forgets: bool = False, **conf: Any) -> list[str]:
         run = session.scalars(sa.select(DagRun).where(DagRun.run_id == run_id, DagRun.dag_id == dag.dag_id)).one()
         assert run.state == "failed"
         if forgets:
-            session.execute(sa.delete(XComModel).where(XComModel.run_id == run_id, XComModel.dag_id == dag.dag_id))
+            for task_id in dag.task_ids:
+                XComModel.clear(dag_id=dag.dag_id, task_id=task_id, run_id=run_id, session=session)
         # As the scheduler tells it; the runner of this test tells it of a copy of the run.
         run.dag = dag
         run.notify_dagrun_state_changed(msg="failed")

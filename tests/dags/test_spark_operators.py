@@ -246,7 +246,7 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
             from open_mirroring.ledger import open_ledger
             from open_mirroring.operate.sealed_job import opened
             from open_mirroring.operate.job_result import record_end
-            order = opened(sys.argv[-1], Path(sys.argv[-2]))
+            order = opened(sys.argv[-1], sys.argv[-2])
             result = Path({str(tmp_path)!r}) / "result.json"
             result.write_text({json.dumps(report)!r})
             print(order.job, order.mirror, order.arguments, sorted(order.connections))

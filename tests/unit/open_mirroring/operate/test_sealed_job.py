@@ -23,12 +23,12 @@ def test_only_the_key_opens_what_was_sealed_s_16(tmp_path: Path) -> None:
     key, key_file = Fernet.generate_key().decode(), tmp_path / "key"
     key_file.write_text(f"{key}\n")
     text = sealed(ORDER, key)
-    assert opened(text, key_file) == ORDER
+    assert opened(text, str(key_file)) == ORDER
     assert CANARY not in text and "shop" not in text
     altered = f"{text[:40]}{'A' if text[40] != 'A' else 'B'}{text[41:]}"
     for wrong in (altered, text[:-8], "", sealed(ORDER, Fernet.generate_key().decode())):
         with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE"):
-            opened(wrong, key_file)
+            opened(wrong, str(key_file))
 
 
 @pytest.mark.parametrize("content", [None, "", "short", "ä" * 43 + "="])
@@ -37,8 +37,14 @@ def test_a_key_that_is_none_is_named_by_its_file_s_16(tmp_path: Path, content: s
     if content is not None:
         (tmp_path / "key").write_text(content)
     with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE") as caught:
-        opened("text", tmp_path / "key")
+        opened("text", str(tmp_path / "key"))
     assert str(tmp_path / "key") in str(caught.value) and "short" not in str(caught.value)
+
+
+def test_a_secret_of_a_vault_is_read_in_fabric_alone_s_16() -> None:
+    """S-16: elsewhere its library is missing; where it is there, tests/dags/test_fabric_spark.py reads it."""
+    with pytest.raises(TerminalError, match=r"INSTALLATION_INCOMPLETE.*ModuleNotFoundError.*shop\.vault"):
+        opened("text", "https://shop.vault.azure.net/secrets/job-key")
 
 
 def test_what_no_argument_can_hold_is_refused_s_16() -> None:
