@@ -136,10 +136,12 @@ _TABLE = (
         f"away. If the service has applied it, {RESET}",
         never="delete a numbered file before you have compared it: the service keeps the file with the highest number "
         "on purpose"),
-    _code("LEDGER_BEHIND", _STOP, Lift.ITSELF,
-        "The landing zone or the change log contains numbers that this ledger never assigned: the ledger is an older "
-        "copy.",
-        f"stop the other writer, or restore the newest ledger. If it is lost, {RESET}",
+    _code("LEDGER_BEHIND", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
+        "The landing zone or the change log contains numbers that this ledger never assigned, or another ledger has "
+        "published to the zone since this one did. One of the two ledgers is a copy.",
+        "if the entire mirror is stopped, decide which ledger you keep, end the other deployment, then run "
+        "`open-mirroring resume-extraction` with the one you keep. If a table is stopped, stop the other writer, or "
+        f"restore the newest ledger. If it is lost, {RESET}",
         never="publish with the older ledger: it would use numbers twice"),
     _code("CONTENT_CHANGED", _STOP, Lift.RESUME,
         "A published file differs from the one that was sealed. The target may have applied either version.",
