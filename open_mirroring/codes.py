@@ -138,7 +138,7 @@ _TABLE = (
         "on purpose"),
     _code("LEDGER_BEHIND", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "The landing zone or the change log contains numbers that this ledger never assigned, or another ledger has "
-        "published to the zone since this one did. One of the two ledgers is a copy.",
+        "claimed the zone. One of the two ledgers is a copy.",
         "if the entire mirror is stopped, decide which ledger you keep, end the other deployment, then run "
         "`open-mirroring resume-extraction` with the one you keep. If a table is stopped, stop the other writer, or "
         f"restore the newest ledger. If it is lost, {RESET}",
