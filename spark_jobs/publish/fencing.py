@@ -60,12 +60,13 @@ class ZoneFence:
     def _move(self, token: ZoneToken) -> tuple[str, bool]:
         """Give the token its next name. Returns its ETag, empty if another ledger has it, and whether it was unknown.
 
-        If the zone has no token, one is created: no other ledger has claimed the zone, or somebody deleted it.
+        If the zone has no token, one is created: nothing was published there yet, or the token was deleted.
         """
         name, store = _path(token.next), self._store
         if token.name and store.rename(_path(token.name), name, source_etag=token.etag) is RenameOutcome.DONE:
             return token.etag, False
         there, others = store.stat(name), self._others(name)
+        was_unknown = bool(token.name or there or others)
         if token.name and (there or others):
             return there.etag if there else "", False
         for other in () if there else others:
@@ -74,7 +75,7 @@ class ZoneFence:
         if there is None or self._others(name):
             store.delete(name)
             raise _changed("another ledger claims the landing zone at the same time")
-        return there.etag, bool(others)
+        return there.etag, was_unknown
 
     def _others(self, name: str) -> list[ObjectInfo]:
         listed = [*self._store.list(PUBLISHER_FOLDER)]

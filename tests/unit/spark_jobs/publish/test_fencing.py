@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
@@ -246,6 +246,22 @@ def test_a_newer_copy_goes_on_and_a_ledger_without_a_token_takes_over(tmp_path: 
         restored.store.delete(token.path)
     assert ran(restored, orders=[4]) == "" and restored.numbers() == [1, 2, 3, 4]
     assert set(restored.codes().values()) == {"OK"}
+
+
+def test_a_takeover_that_gets_no_answer_still_looks_which_numbers_are_used(tmp_path: Path, watched: Watched) -> None:
+    store = LocalStore(tmp_path / "zone")
+    first, second = (ZoneFence(store, open_ledger(f"sqlite:///{tmp_path}/{n}.db"), "shop") for n in ("one", "two"))
+    assert first.claim() is False
+
+    def unanswered(at: int) -> None:
+        watched.forget()
+        raise TransientError("UNREACHABLE", "no answer")
+
+    watched.after = unanswered
+    with pytest.raises(TransientError):
+        second.claim()
+    assert second.claim() is True
+    assert second.claim() is False
 
 
 def test_two_ledgers_that_begin_at_once_end_with_one_token(tmp_path: Path, watched: Watched) -> None:
