@@ -175,8 +175,8 @@ class PublicationDriver:
         Returns the tables whose numbers another ledger may have used: these are looked for before they are used.
         """
         intents = {table_id: self._rows[table_id].intent for table_id in group}
-        firsts = {(table_id, intent.first_number) for table_id, intent in intents.items() if intent is not None}
-        begun = {(table_id, request.number) for table_id, request in group.items()} & firsts - self._claimed
+        begun = {(table_id, intent.first_number) for table_id, intent in intents.items() if intent is not None}
+        begun -= self._claimed
         if not begun:
             return set()
         is_taken_over = self._fence.claim()
