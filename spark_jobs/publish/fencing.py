@@ -93,8 +93,8 @@ class ZoneFence:
             m = t.mirror.c
             stop = {"stop_code": LEDGER_BEHIND, "stop_what": what, "version": m.version + 1}
             db.execute(t.mirror.update().where(m.name == self._mirror, m.stop_code.is_(None)).values(stop))
-        way_out = "end the other one, or name the newest ledger; then see the runbook's section of this code"
-        raise TerminalError(LEDGER_BEHIND, what, where=f"mirror {self._mirror}", way_out=way_out)
+        next_step = "end the other one, or name the newest ledger; then see the runbook's section of this code"
+        raise TerminalError(LEDGER_BEHIND, what, where=f"mirror {self._mirror}", next_step=next_step)
 
     def _locked(self, db: Connection) -> ZoneToken:
         newest_batch(db, self._mirror)
@@ -106,4 +106,4 @@ def _path(token: str) -> str:
 
 
 def _changed(what: str) -> TransientError:
-    return TransientError("CHANGED_MEANWHILE", what, way_out="run again")
+    return TransientError("CHANGED_MEANWHILE", what, next_step="run again")
