@@ -138,11 +138,13 @@ _TABLE = (
         f"processed, then move the foreign file away. If Fabric has applied the foreign file, {RESET}",
         never="delete a numbered file before you have compared it: Fabric keeps the file with the highest number on "
               "purpose"),
-    _code("LEDGER_BEHIND", _STOP, Lift.ITSELF,
-        "The landing zone or the change log contains numbers that this ledger never assigned: the ledger is an "
-        "older copy.",
-        "stop the other deployment that writes there, or restore the newest copy of the ledger. If that copy is "
-        f"lost, {RESET}",
+    _code("LEDGER_BEHIND", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
+        "The landing zone or the change log contains numbers that this ledger never assigned, or a copy of this ledger "
+        "has published.",
+        "if the entire mirror is stopped, decide which of the two ledgers you keep, and end the other deployment. Then "
+        "run `open-mirroring resume-extraction` with the ledger that you keep. If only a table is stopped, stop the "
+        "other deployment that writes there, or restore the newest ledger. If the newest ledger is lost, "
+        f"{RESET}",
         never="publish with the older ledger: it would use file numbers twice"),
     _code("CONTENT_CHANGED", _STOP, Lift.RESUME,
         "A published file differs from the file that was written. Fabric may have applied either version.",

@@ -27,7 +27,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import column_notes, note_decision
 from open_mirroring.ledger.declaring import lift_stop, note_accepted, stopped
-from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, ZONE_TOKENS
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
@@ -41,7 +41,7 @@ from open_mirroring.ledger.requests import (
 )
 from open_mirroring.ledger.verdict_ledger import accept_count
 from open_mirroring.protocols.table_stops import NEW_TABLE
-from open_mirroring.protocols.verdicts import TARGET_RESTARTED
+from open_mirroring.protocols.verdicts import LEDGER_BEHIND, TARGET_RESTARTED
 
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
 RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
@@ -253,7 +253,10 @@ def accept_statements(
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of reading a mirror, and return it. The next run compares change log and ledger again."""
+    """Clear the stop of reading a mirror, and return it. The next run compares change log and ledger again.
+
+    If another ledger claimed the landing zone (``LEDGER_BEHIND``), the next publication of this one takes it over.
+    """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
@@ -262,6 +265,8 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
         c = t.mirror.c
         values = {"stop_code": None, "stop_what": None, "version": c.version + 1}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
+        if row.stop_code == LEDGER_BEHIND:
+            ZONE_TOKENS.drop(db, mirror)
         return _cleared(OpenStop(None, row.stop_code, row.stop_what or "", None))
 
     asked = Asked(request, RESUME_EXTRACTION)

@@ -115,6 +115,17 @@ class KeptVerdict(NamedTuple):
     recorded_at: datetime
 
 
+class ZoneToken(NamedTuple):
+    """The name and ETag of a landing zone's fencing token as this ledger left it; empty if unknown.
+
+    *next* is the name that a claim in progress gives it; empty if none is in progress.
+    """
+
+    name: str = ""
+    etag: str = ""
+    next: str = ""
+
+
 # What completed batches leave, folded from their facts.
 FOREIGN_TABLES = Documents[ForeignTable]("foreign", ForeignTable)
 """Of a mirror: ignored messages of tables that are not mirrored, by the table's name at the source."""
@@ -135,3 +146,5 @@ OFFSETS = Documents[Offsets]("offsets", Offsets)
 """Of a mirror: what the broker has, by partition. It shows the backlog, and whether unread messages were deleted."""
 VERDICTS = Documents[KeptVerdict]("verdict", KeptVerdict)
 """Of a table: its last verdict, as one document with an empty name."""
+ZONE_TOKENS = Documents[ZoneToken]("zone_token", ZoneToken)
+"""Of a mirror: the fencing token of its landing zone, as one document with an empty name."""

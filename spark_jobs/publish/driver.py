@@ -24,6 +24,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.driving import drive
 from open_mirroring.reconciliation.inspection import zone_address
+from spark_jobs.publish.fencing import ZoneFence
 from spark_jobs.publish.zone_ports import ZonePorts
 from spark_jobs.runtime.giving_way import CHANGED_MEANWHILE, GivingWay
 
@@ -73,6 +74,8 @@ class PublicationDriver:
         self._mirror = mirror
         self._store = open_store(zone_address(mirror))
         self._ports = ZonePorts(self._store, mirror.name)
+        self._fence = ZoneFence(self._store, ledger, mirror.name)
+        self._claimed: set[tuple[str, int]] = set()
         self._work = work
         self._clean = frozenset(clean)
         self._tables: Mapping[str, TableState] = {}
@@ -149,9 +152,15 @@ class PublicationDriver:
         try:
             if (written := self._write(kind, group)) is not None:
                 return written
+            if kind is protocol.Rename and (unseen := self._claim(group)):
+                rest = {table_id: request for table_id, request in group.items() if table_id not in unseen}
+                return {**dict.fromkeys(unseen, protocol.RenameRefused()), **(self._ask_store(rest) if rest else {})}
         except OperationalError as error:
             log.warning("the ledger did not answer: %s", type(error.orig).__name__)
             return dict.fromkeys(group, protocol.Unknown())
+        except TransientError as error:
+            log.warning("the landing zone was not claimed: %s", error)
+            return dict.fromkeys(group, protocol.Unknown(error))
         if kind is protocol.FindWork:
             found = self._work.find({t: self._tables[t] for t in group}, {t: r.row for t, r in group.items()})
             refused = {t: one for t, one in found.items() if isinstance(one, protocol.CannotStage)}
@@ -159,6 +168,20 @@ class PublicationDriver:
         if kind is protocol.Stage:
             return self._stage(group)
         return self._ask_store(group)
+
+    def _claim(self, group: Mapping[str, protocol.Rename]) -> set[str]:
+        """Claim the zone for publications whose first file is renamed next, by one call for all of them.
+
+        Returns the tables whose numbers another ledger may have used: these are looked for before they are used.
+        """
+        intents = {table_id: self._rows[table_id].intent for table_id in group}
+        begun = {(table_id, intent.first_number) for table_id, intent in intents.items() if intent is not None}
+        begun -= self._claimed
+        if not begun:
+            return set()
+        is_taken_over = self._fence.claim()
+        self._claimed |= begun
+        return {table_id for table_id, _ in begun if is_taken_over or table_id not in self._details}
 
     def _ask_store(self, group: Mapping[str, protocol.Request]) -> Mapping[str, protocol.Reply]:
         # Requests are of different tables and mostly wait: for the disk, or for a far store.

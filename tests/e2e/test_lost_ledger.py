@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main as command_line
 from tests.ces_messages import event
-from tests.e2e.test_reload_table import ORDERS, deliver, mirror_of, orders, row
-from tests.pipeline import Pipeline
+from tests.e2e.test_reload_table import ORDERS, OTHER, deliver, mirror_of, orders, reload, row
+from tests.pipeline import Pipeline, in_order
 
 
 def set_to(pipeline: Pipeline, **settings: Any) -> None:
@@ -139,3 +140,45 @@ def test_one_name_for_two_mirror_files_with_other_tables_is_refused(tmp_path: Pa
     set_to(pipeline, tables=[{"source": "dbo.notes", "target": "dbo/notes", "key": ["id"]}])
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
         pipeline.tick()
+
+
+def test_of_two_copies_one_is_kept_by_the_documented_commands_i_8(tmp_path: Path, spark, capsys: Any) -> None:
+    """I8, F-33: a copy of the deployment publishes, too; the other one stops, takes over, and all tables end equal."""
+    kept = mirror_of(tmp_path / "kept", spark, ORDERS, OTHER)
+    _deliver_rows(kept, "1.jsonl", 11, orders="Ada", notes="a")
+    kept.tick()
+    twin = copy.copy(kept)
+    twin.folder = tmp_path / "twin"
+    shutil.copytree(kept.folder, twin.folder)
+    twin.source, twin.file = twin.folder / "source", twin.folder / "mirrors" / kept.file.name
+    set_to(twin, landing_zone={"store": "local", "path": str(kept.zone), "tables": str(kept.target)})
+    _deliver_rows(twin, "2.jsonl", 12, orders="Eve")
+    twin.tick()
+    _deliver_rows(kept, "2.jsonl", 12, orders="Eve", notes="b")
+
+    code, text = said(capsys, kept, "tick")
+    assert code == Exit.TERMINAL and "LEDGER_BEHIND" in text, text
+    code, text = said(capsys, kept, "status")
+    assert code == Exit.TABLES_STOPPED and "open-mirroring resume-extraction" in text, text
+    assert said(capsys, kept, "resume-extraction", "--why", "the twin was deleted")[0] == Exit.DONE
+    assert said(capsys, kept, "tick")[0] == Exit.TABLES_STOPPED
+    kept.service.poll()
+    notes = in_order(kept.mirrored("dbo", "notes"), ["name"])
+    assert [one["name"] for one in notes] == ["a", "b"], "the twin had not touched it"
+    reload(kept)
+    kept.tick()
+    assert [one["name"] for one in orders(kept)] == ["Ada", "Eve"]
+    assert said(capsys, kept, "status")[0] == Exit.DONE
+
+    _deliver_rows(twin, "3.jsonl", 13, notes="c")
+    assert twin.tick()[1].files == {}
+    assert said(capsys, twin, "status")[0] == Exit.TABLES_STOPPED
+
+
+def _deliver_rows(pipeline: Pipeline, file: str, number: int, **names: str) -> None:
+    """A new row of each named table, at one commit each."""
+    events = (
+        event("INS", row(number, name), tbl=table, commit=number * 10 + at)
+        for at, (table, name) in enumerate(names.items())
+    )
+    deliver(pipeline, file, *events)

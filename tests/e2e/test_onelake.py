@@ -56,17 +56,18 @@ def test_a_history_ends_exactly_and_an_idle_tick_is_cheap_r_04(tmp_path: Path, s
         _, published = pipeline.tick()
     files, calls = sum(map(len, published.files.values())), server.faults.calls()
     assert files >= len(TABLES) > 2
-    per_file = dict.fromkeys(("create", "append", "flush", "rename"), files)
+    per_file = {**dict.fromkeys(("create", "append", "flush"), files), "rename": files + 1}
     # Read: each staged file, and the marker before the seal. Listed: the zone once, where nothing staged was left over.
-    # The target: how the database is, and its tables.
+    # Renamed: each file, and once the zone's token. The target: how the database is, and its tables.
     assert calls == {**per_file, "read": files + len(TABLES), "list": 1, "status": 2}
     assert_mirrored(pipeline, made)
     pipeline.tick()
     server.faults.reset_calls()
     pipeline.tick()
     assert server.faults.calls() == {"list": 1, "status": 2}, "the zone, the database, its tables"
-    names = {path.name for path in pipeline.zone.rglob("*") if path.is_file()}
-    assert {name for name in names if not name.endswith(".parquet")} == {"_incarnation.json", "_metadata.json"}
+    files = [path for path in pipeline.zone.rglob("*") if path.is_file() and path.suffix != ".parquet"]
+    assert [path.parent.name for path in files].count("_publisher") == 1
+    assert {path.name for path in files if path.parent.name != "_publisher"} == {"_incarnation.json", "_metadata.json"}
 
 
 def test_the_login_travels_to_workers_in_memory_only(

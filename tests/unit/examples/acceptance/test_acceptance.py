@@ -55,18 +55,8 @@ def test_the_command_line_reports_harm_by_its_exit_code(
     assert "| rapid changes | loses (1 trials) |" in capsys.readouterr().out
 
 
-REUSED = pytest.mark.xfail(
-    strict=True,
-    reason="a publisher with a copied ledger, held before it stages, reuses a number that the service has processed",
-)
-OURS = [
-    pytest.param(one, id=one.title, marks=[REUSED] if one.title.startswith("two publishers") else [])
-    for one in EXERCISES
-]
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("exercise", OURS)
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.title)
 def test_open_mirroring_is_right_or_blocks(exercise: Exercise, tmp_path: Path) -> None:
     (result,) = examine(tmp_path, OpenMirroring, [Mode.STRICT], [exercise])
     assert result.trials and result.verdict <= Verdict.BLOCKS and not result.breaches, certificate("ours", [result])
