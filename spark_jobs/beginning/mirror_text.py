@@ -28,6 +28,9 @@ _HEAD = """\
 _EMPTY_LIST = re.compile(r"^(tables:)[ \t]*\[[ \t]*\]", re.MULTILINE)
 
 
+_ON_NEW_DATA = """# Start a run in Airflow when new data arrives, and at least every hour (docs/how-to/new-data.md):
+# schedule: {on: new_data, at_most_every: 1m, at_least_every: 1h}
+"""
 _ROUTINE = """# Compare every row with the source once a week, a part of it each night (docs/how-to/prove.md):
 # prove: {schedule: '0 4 * * *', cover_in_days: 7, alert_after_days: 10}
 """
@@ -40,7 +43,9 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
     )
     places = f"landing_zone: {{store: local, path: build/{name}/landing_zone}}\n"
     places += f"ledger: sqlite:///build/{name}/ledger.db\nchange_log: build/{name}/change_log\n"
-    return f"{_HEAD}{told.replace('source:', chr(10) + 'source:', 1)}\n{places}{_ROUTINE}"
+    # New rows of change tables in a database start no run.
+    settings = _ROUTINE if source.get("transport") == "jdbc" else f"{_ON_NEW_DATA}{_ROUTINE}"
+    return f"{_HEAD}{told.replace('source:', chr(10) + 'source:', 1)}\n{places}{settings}"
 
 
 def indent_of(text: str) -> str:
