@@ -36,7 +36,7 @@ from tests.object_storage import KINDS, StorageServers
 __all__ = ["shop"]
 pytestmark = pytest.mark.airflow
 
-ON_DATA = {"on": "new_data", "at_most_every": "45s", "at_least_every": "30m"}
+ON_DATA = {"on": "new_data", "at_most_every": "45s", "at_least_every": "24h"}
 IN_TOPICS = """
 mirror: {name}
 source: {{format: qlik-message, transport: kafka, connection: broker, topics: {topics}}}
@@ -109,13 +109,14 @@ def triggers() -> Mapping[int, tuple[dict[str, Any], list[str]]]:
 
 @pytest.fixture
 def emptied(metadata_database: None) -> Iterator[None]:
-    """Without watchers and runs of other tests."""
+    """Without watchers and DAGs of other tests, and leaving none."""
 
     def empty() -> None:
         with create_session() as session:
             session.execute(sa.delete(AssetWatcherModel))
             session.execute(sa.delete(AssetDagRunQueue))
             session.execute(sa.delete(Trigger))
+            session.execute(sa.update(DagModel).values(is_stale=True, is_paused=True))
 
     empty()
     yield
