@@ -14,6 +14,8 @@ from unittest.mock import patch
 
 import pytest
 import sqlalchemy as sa
+from airflow.api_fastapi.app import create_app, get_auth_manager, purge_cached_app
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 from airflow.jobs.job import Job
@@ -26,6 +28,7 @@ from airflow.triggers.base import TriggerEvent
 from airflow.utils.session import create_session
 from airflow.utils.sqlalchemy import prohibit_commit
 from airflow.utils.state import DagRunState
+from fastapi.testclient import TestClient
 
 from open_mirroring_airflow.watching import FolderTrigger, SourceTrigger, TopicTrigger
 from tests.dags.conftest import ROOT
@@ -241,6 +244,21 @@ def test_mirrors_of_the_same_topics_share_one_trigger_that_every_parse_keeps(
     parse(unpaused=False)
     parse(unpaused=False)
     assert triggers() == {}
+
+
+def test_a_program_may_send_the_event_by_airflows_api(mirrors: Path, emptied: None) -> None:
+    (mirrors / "shop.yaml").write_text(IN_TOPICS.format(name="shop", topics="[a]"))
+    parse()
+    purge_cached_app()
+    app = create_app(apps="core")
+    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="a program", role="op"))
+    api = TestClient(app, base_url="http://testserver", headers={"Authorization": f"Bearer {token}"})
+    uri = "open-mirroring-source://shop/"
+    [asset] = api.get("/api/v2/assets", params={"uri_pattern": uri}).json()["assets"]
+    sent = api.post("/api/v2/assets/events", json={"asset_id": asset["id"]})
+    assert sent.status_code == 200, sent.text
+    with create_session() as session:
+        assert session.scalars(sa.select(AssetDagRunQueue.target_dag_id)).all() == ["shop__replicate"]
 
 
 def create_runs() -> None:
