@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _AFTER_ERROR = 30
 _ANSWER_SECONDS = 10.0
-_SHARE = 10
-"""A look that takes long is followed by a pause of so many times its length, to spare large folders."""
 
 
 def watched_source(mirror: Mirror, schedule: OnNewData) -> Asset:
@@ -53,6 +51,8 @@ class SourceTrigger(BaseEventTrigger):
     """
 
     look_every: float = 1.0
+    rest: float = 0.0
+    """A look that takes long is followed by a pause of so many times its length."""
 
     def __init__(self, *, connection: str, at_most_every: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -87,7 +87,7 @@ class SourceTrigger(BaseEventTrigger):
                 continue
             if found == seen:
                 took = time.monotonic() - begun
-                await asyncio.sleep(max(self.look_every, _SHARE * took))
+                await asyncio.sleep(max(self.look_every, self.rest * took))
                 continue
             seen = found
             yield TriggerEvent({**self.place(), "found": found})
@@ -121,6 +121,8 @@ class TopicTrigger(SourceTrigger):
 
 class FolderTrigger(SourceTrigger):
     """Watches the files below a folder, or one file, local or in object storage; not those with hidden names."""
+
+    rest = 10.0
 
     def __init__(self, *, path: str, **common: Any) -> None:
         super().__init__(**common)
