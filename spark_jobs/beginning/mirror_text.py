@@ -38,14 +38,14 @@ _ROUTINE = """# Compare every row with the source once a week, a part of it each
 
 def begun_text(name: str, source: Mapping[str, Any]) -> str:
     """The text of a new mirror file for a source, with everything but the tables."""
-    told = yaml.safe_dump(
+    body = yaml.safe_dump(
         {"mirror": name, "source": dict(source)}, sort_keys=False, allow_unicode=True, default_flow_style=False
     )
     places = f"landing_zone: {{store: local, path: build/{name}/landing_zone}}\n"
     places += f"ledger: sqlite:///build/{name}/ledger.db\nchange_log: build/{name}/change_log\n"
     # New rows of change tables in a database start no run.
     settings = _ROUTINE if source.get("transport") == "jdbc" else f"{_ON_NEW_DATA}{_ROUTINE}"
-    return f"{_HEAD}{told.replace('source:', chr(10) + 'source:', 1)}\n{places}{settings}"
+    return f"{_HEAD}{body.replace('source:', chr(10) + 'source:', 1)}\n{places}{settings}"
 
 
 def indent_of(text: str) -> str:
@@ -92,7 +92,7 @@ def write_file(file: Path, text: str, before: str | None) -> None:
                 "ARGUMENT_INVALID",
                 "it was written to meanwhile",
                 where=str(file),
-                way_out="run `init` again",
+                next_step="run `init` again",
             )
         os.replace(staged, place)
     finally:
@@ -153,5 +153,5 @@ def _unknown_shape(file: Path | None, what: str) -> TerminalError:
         "ARGUMENT_INVALID",
         f"no table can be added to the mirror file without touching what is there: {what}",
         where=str(file or ""),
-        way_out="write the tables one below the other, each behind a dash; or take them from `init --print`",
+        next_step="write the tables one below the other, each behind a dash; or take them from `init --print`",
     )

@@ -201,10 +201,10 @@ def test_a_connection_that_is_missing_wrong_or_unreachable_is_looked_up_again_an
     ]
     [event] = fired(TopicTrigger(topics=["later"], connection="broker", at_most_every=1), 1)
     assert event["found"] == {"later/0": 0} and pauses.taken == [30] * 4
-    told = [line for line in capsys.readouterr().out.splitlines() if "Looking again" in line]
+    story = [line for line in capsys.readouterr().out.splitlines() if "Looking again" in line]
     codes = ("CONNECTION_INVALID", "CONNECTION_INVALID", "UNREACHABLE", "ACCESS_DENIED")
-    assert all(code in line for code, line in zip(codes, told, strict=True))
-    assert "c2VjcmV0" not in str(told)
+    assert all(code in line for code, line in zip(codes, story, strict=True))
+    assert "c2VjcmV0" not in str(story)
 
 
 def test_the_pages_schedule_is_one_and_names_the_asset(mirrors: Path, emptied: None) -> None:
