@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from demo.failures import DemoFailed
 from demo.place import ROOT
@@ -174,6 +174,13 @@ class Broker:
     def admin(self) -> AdminClient:
         """A client for topics."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def newest(self, topic: str, partitions: int) -> float:
+        """When the newest message of a topic was sent, in seconds since 1970."""
+        admin = self.admin()
+        asked = {TopicPartition(topic, number): OffsetSpec.max_timestamp() for number in range(partitions)}
+        answers = [future.result(_END_LIMIT) for future in admin.list_offsets(asked).values()]
+        return float(max(answer.timestamp for answer in answers)) / 1000
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic, and wait until it can be written to.

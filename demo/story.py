@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class Story:
         seed: decides all that happens in the shop.
         source_format: how the changes come.
         keep: whether it will be left running: then Airflow also starts runs by the clock.
+        database: the address of Airflow's own database; by default a SQLite file.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class Story:
         seed: int,
         source_format: SourceFormat,
         keep: bool,
+        database: str | None = None,
     ) -> None:
         self._place, self._say, self._runs, self._seed, self._keep = place, say, runs, seed, keep
-        self._format = source_format
+        self._format, self._database = source_format, database
         self._shop: Shop | None = None
         self._broker: Broker | None = None
         self._airflow: AirflowServer | None = None
@@ -73,7 +76,9 @@ class Story:
             self._broker.create_topic(TOPIC, PARTITIONS)
             connections = {BROKER_CONNECTION: self._broker.connection()}
         say("starting Airflow (standalone, SQLite, its own ports): a minute or two")
-        self._airflow = airflow = AirflowServer(self._place, follows_schedules=self._keep, connections=connections)
+        self._airflow = airflow = AirflowServer(
+            self._place, follows_schedules=self._keep, connections=connections, database=self._database
+        )
         self._shop = shop = Shop(self._place, self._seed, source_format, self._broker.bootstrap if self._broker else "")
         rows = {name: counts["rows"] for name, counts in shop.open()["tables"].items()}
         say(f"the shop opens: {', '.join(f'{name} {number} rows' for name, number in rows.items())}")
@@ -153,6 +158,34 @@ class Story:
         run_id = api.trigger(REPLICATE)
         self._follow(api, REPLICATE, run_id, f"after {transactions} transactions")
         return api.tasks(REPLICATE, run_id)
+
+    def trade_and_wait(self, transactions: int) -> float:
+        """Makes *transactions*, if any, and waits until Airflow has run what new messages started by themselves.
+
+        Returns when the newest message was sent, in seconds since 1970.
+
+        Raises:
+            DemoFailed: when no run ends well in time.
+        """
+        airflow, broker, shop = self._airflow, self._broker, self._shop
+        if airflow is None or broker is None or shop is None:
+            raise DemoFailed("nothing is running")
+        sent = time.time()
+        if transactions:
+            self._trade(shop, transactions, hold_back=False)
+            sent = broker.newest(TOPIC, PARTITIONS)
+        api = AirflowApi(airflow.address, USER, airflow.password)
+        give_up = time.monotonic() + _RUN_LIMIT
+        while time.monotonic() < give_up:
+            self._check()
+            runs = api.runs(REPLICATE)
+            started = [
+                run for run in runs if run["run_type"] == "asset_triggered" and _moment(run["start_date"]) > sent
+            ]
+            if started and all(run["state"] == "success" for run in [*started, runs[0]]):
+                return sent
+            time.sleep(1)
+        raise DemoFailed("new messages started no run that ended well", airflow.service.log)
 
     def end(self) -> None:
         """Stop everything that was started; safe to call at any time.
@@ -256,6 +289,10 @@ class Story:
 
 
 _ENDED = ("success", "failed", "skipped", "upstream_failed", "up_for_retry", "deferred")
+
+
+def _moment(text: str | None) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _duration(task: dict[str, Any]) -> str:

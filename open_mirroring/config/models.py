@@ -32,7 +32,7 @@ from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import Mistake, Problem, SettingPath, path_text
-from open_mirroring.config.schedule import check_cron, next_after
+from open_mirroring.config.schedule import OnNewData, check_cron, next_after
 from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
@@ -45,6 +45,7 @@ from open_mirroring.config.section import (
 )
 from open_mirroring.config.source import (
     ChangeTables,
+    ChangeTablesInDatabase,
     ChangeTablesInFolder,
     InTopics,
     Messages,
@@ -323,8 +324,13 @@ class Mirror(Section):
         default=DeadLetters(),
         description="How many open dead letters of each table, and how many without a table, are no loss.",
     )
-    schedule: Annotated[str, AfterValidator(check_cron)] = Field(
-        default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
+    schedule: Annotated[
+        Annotated[str, AfterValidator(check_cron), Tag("(text)")] | Annotated[OnNewData, Tag("(OnNewData)")],
+        Discriminator(lambda value: "(text)" if isinstance(value, str) else "(OnNewData)"),
+    ] = Field(
+        default="0 * * * *",
+        description="When the mirror replicates: a cron expression of five fields, or {on: new_data}, for topics and "
+        "folders.",
     )
     gate: Gate = Field(default=Gate(), description="Limits of the backlog at the mirroring service.")
     publish: Publish = Field(default=Publish(), description="How files are cut and written.")
@@ -350,6 +356,15 @@ class Mirror(Section):
         if consistency == "transaction" and source is not None:
             check_complete_position(source)
         return consistency
+
+    @field_validator("schedule")
+    @classmethod
+    def _schedule(cls, schedule: str | OnNewData, info: ValidationInfo) -> str | OnNewData:
+        source: Source | None = info.data.get("source")
+        if isinstance(schedule, OnNewData) and isinstance(source, ChangeTablesInDatabase):
+            what = "change tables in a database are not watched, so new rows start no run"
+            raise names.unfit(what, "write a cron expression, such as '*/5 * * * *' for every five minutes")
+        return schedule
 
     @field_validator("gate")
     @classmethod
@@ -413,6 +428,16 @@ class Mirror(Section):
     @property
     def name(self) -> str:
         return self.mirror
+
+    @property
+    def on_new_data(self) -> OnNewData | None:
+        """The schedule by new data; None if the mirror only runs by a cron expression."""
+        return self.schedule if isinstance(self.schedule, OnNewData) else None
+
+    @property
+    def cron(self) -> str:
+        """The cron expression by which runs start in any case."""
+        return self.schedule.cron if isinstance(self.schedule, OnNewData) else self.schedule
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -1,11 +1,15 @@
-"""Cron expressions of five fields: checks them, and computes the next time."""
+"""When a mirror replicates: by a cron expression of five fields, or when new data arrives."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from open_mirroring.config.names import unfit
+from open_mirroring.config.section import Section
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -19,6 +23,50 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
 _ITEM = re.compile(r"(?:\*|([0-9a-z]{1,3})(?:-([0-9a-z]{1,3}))?)(?:/([0-9]{1,2}))?")
 _DAYS_AHEAD = 366 * 8
 """Every day of a month occurs within eight years, even 29 February."""
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+class OnNewData(Section):
+    """A schedule that starts a run when the source has new data, and at least every so often."""
+
+    on: Literal["new_data"] = Field(description="new_data: Airflow watches the topics, or the folder, of the source.")
+    at_most_every: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[smh]$")] = Field(
+        default="1m",
+        description="The shortest time between two starts by new data, as in 30s, 1m or 1h. What arrives meanwhile is "
+        "read by the next run.",
+    )
+    at_least_every: Literal["5m", "10m", "15m", "20m", "30m", "1h", "2h", "3h", "4h", "6h", "8h", "12h", "24h"] = Field(
+        default="1h",
+        description="How often a run starts in any case: for data that the watch missed, and tables that are on hold.",
+    )
+
+    @field_validator("at_least_every")
+    @classmethod
+    def _at_least_every(cls, every: str, info: ValidationInfo) -> str:
+        most = info.data.get("at_most_every")
+        if most is not None and seconds_of(most) > seconds_of(every):
+            raise unfit("runs would start more often than `at_most_every` permits", "set `at_most_every` to less")
+        return every
+
+    @property
+    def most_seconds(self) -> int:
+        """`at_most_every` in seconds."""
+        return seconds_of(self.at_most_every)
+
+    @property
+    def cron(self) -> str:
+        """The cron expression of the runs that start in any case."""
+        count, unit = int(self.at_least_every[:-1]), self.at_least_every[-1]
+        if unit == "m":
+            return f"*/{count} * * * *"
+        return {1: "0 * * * *", 24: "0 0 * * *"}.get(count, f"0 */{count} * * *")
+
+
+def seconds_of(text: str) -> int:
+    """Converts a length of time such as ``30s``, ``5m`` or ``1h``, already checked, to seconds."""
+    return int(text[:-1]) * _SECONDS[text[-1]]
 
 
 def check_cron(text: str) -> str:

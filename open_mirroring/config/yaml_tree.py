@@ -129,9 +129,11 @@ class YamlTree:
 
     @staticmethod
     def _key(node: yaml.Node) -> str | None:
-        if isinstance(node, yaml.ScalarNode) and node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
-            return str(node.value)
-        return None
+        if not isinstance(node, yaml.ScalarNode):
+            return None
+        # YAML 1.1 reads a plain `on` as true; here it is the name of a setting, as in YAML 1.2.
+        is_text = node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge") or node.value == "on"
+        return str(node.value) if is_text else None
 
     def _scalar(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath) -> Any:
         line = node.start_mark.line + 1

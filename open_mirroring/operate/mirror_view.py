@@ -215,7 +215,8 @@ class MirrorView:
 
     *stop* is a stop of reading the source. *batches* are the newest of the change log; *fragments* are split messages
     whose other pieces have not arrived. Changes from before *horizon* are not read again (G-05). *bound_offsets* is
-    empty unless details were asked for; *not_inspected* is why the landing zone was not inspected.
+    empty unless details were asked for. *next_run* is the next one by time: with *runs_on_new_data*, new data may start
+    one earlier. *not_inspected* is why the landing zone was not inspected.
     """
 
     mirror: str
@@ -230,6 +231,7 @@ class MirrorView:
     partitions: Mapping[str, PartitionLag]
     bound_offsets: Mapping[str, int]
     next_run: datetime | None
+    runs_on_new_data: bool
     not_inspected: str
     tables: tuple[TableView, ...]
 
@@ -324,7 +326,7 @@ class MirrorView:
 
 _SHOWN_OF_MIRROR = (
     *("mirror", "taken_at", "stop", "last_commit", "oldest_fragment", "recent", "settled_letters", "partitions"),
-    *("bound_offsets", "next_run", "not_inspected", "verdict", "lag", "behind", "looked_at"),
+    *("bound_offsets", "next_run", "runs_on_new_data", "not_inspected", "verdict", "lag", "behind", "looked_at"),
 )
 """The attributes of a mirror that its JSON contains."""
 

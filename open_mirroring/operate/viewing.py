@@ -111,7 +111,8 @@ def view_mirror(
         partitions=_partitions(ledger, mirror.name),
         # Chunks of loads that go through the change log, and corrections, are bound next to the source's ranges.
         bound_offsets={name: up_to for name, up_to in reader.bound().items() if is_of_source(name)} if near else {},
-        next_run=next_after(mirror.schedule, now),
+        next_run=next_after(mirror.cron, now),
+        runs_on_new_data=mirror.on_new_data is not None,
         not_inspected=not_inspected,
         tables=tuple(viewed(source, table) for source, table in tables.items()),
     )
@@ -140,7 +141,7 @@ def _judged(
 def _is_overdue(mirror: Mirror, looked: Mapping[str, Finding], now: datetime) -> bool:
     due = max((found.at for found in looked.values() if found.at is not None), default=None)
     for _ in range(_LOOKS_MISSED):
-        due = None if due is None else next_after(mirror.schedule, due)
+        due = None if due is None else next_after(mirror.cron, due)
     return due is not None and due < now
 
 

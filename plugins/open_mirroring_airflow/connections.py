@@ -77,7 +77,7 @@ async def known_in_trigger(mirror: Mirror) -> Known:
     return found
 
 
-def missing(name: str, file: Path) -> TerminalError:
+def missing(name: str, file: Path | str) -> TerminalError:
     """The error for a connection that the scheduler does not know."""
     return TerminalError(
         "CONNECTION_INVALID",

@@ -23,6 +23,9 @@ decides what is read and published next.
 | `publish` | publishes the tables that pass; skipped when none does |
 $reconcile
 
+**Starts** by `schedule` of the mirror file: by time, or when new data arrives as well. The second kind is shown as
+*asset triggered*; its event names what was seen at the source.
+
 **Green with a HOLD note**: tables wait because the target lags, is paused, or an initial load is not complete.
 Extraction went on; publishing catches up by itself.
 

@@ -9,6 +9,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves out what is for deadlines
     DAG,
+    AssetOrTimeSchedule,
     AsyncCallback,
     BaseOperator,
     CronDataIntervalTimetable,
@@ -42,6 +43,7 @@ from open_mirroring_airflow.run_note import TAG
 from open_mirroring_airflow.run_params import decision_params, params_of
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.verdict import ReconcileOperator
+from open_mirroring_airflow.watching import watched_source
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 """The DAGs' ``start_date``, early enough for any backfill; with ``catchup=False`` it starts no runs."""
@@ -94,7 +96,7 @@ def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
 
 def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Extract ∥ gate → publish → reconcile."""
-    with _dag(mirror, "replicate", mirror.schedule, deadline=_deadline(mirror)) as dag:
+    with _dag(mirror, "replicate", mirror.cron, deadline=_deadline(mirror)) as dag:
         extract = ExtractOperator(task_id="extract", job="extract_changes", **spark)
         gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
         publish = PublishingOperator(
@@ -175,6 +177,11 @@ def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG
     """A DAG that runs by *cron* and by hand; None: when it is triggered, empty: only by hand."""
     if cron == "":
         kwargs["allowed_run_types"] = ["manual"]
+    # With data intervals, so that a backfill names what it is for; the plain cron timetable gives empty ones.
+    schedule: Any = CronDataIntervalTimetable(cron, timezone="UTC") if cron else None
+    if what == "replicate" and mirror.on_new_data is not None:
+        source = watched_source(mirror, mirror.on_new_data)
+        schedule = AssetOrTimeSchedule(timetable=schedule, assets=[source])
     _, operation = dag_docs.DAGS[what]
     if operation is not None:
         histories = any(one.field == TABLE.field and one.is_required for one in operation.fields)
@@ -183,8 +190,7 @@ def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG
     return DAG(
         dag_id=f"{mirror.name}__{what}",
         description=f"{what.replace('_', ' ').capitalize()} of the mirror {mirror.name}",
-        # With data intervals, so that a backfill names what it is for; the plain cron timetable gives empty ones.
-        schedule=CronDataIntervalTimetable(cron, timezone="UTC") if cron else None,
+        schedule=schedule,
         start_date=_START,
         catchup=False,
         max_active_runs=1,

@@ -24,11 +24,11 @@ from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing, resolved
 from open_mirroring_airflow.run_note import noted
 from open_mirroring_airflow.run_params import TABLES, chosen_tables
-from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
+from open_mirroring_airflow.submission.spark_installation import job_environment, job_file, logging_option
 
 if TYPE_CHECKING:
-    from open_mirroring_airflow.livy_hook import LivySubmitHook
-    from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook
+    from open_mirroring_airflow.submission.livy_hook import LivySubmitHook
+    from open_mirroring_airflow.submission.submit_hook import ClusterSubmitHook, JobSubmitHook
 
     JobHook = JobSubmitHook | ClusterSubmitHook | LivySubmitHook
 
@@ -80,7 +80,7 @@ class OpenMirroringSparkOperator(BaseOperator):
 
     def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
         """Runs the job to its end. Returns its report, or raises the error for its exit code."""
-        from open_mirroring_airflow.submit_hook import ClusterSubmitHook
+        from open_mirroring_airflow.submission.submit_hook import ClusterSubmitHook
 
         program = str(job_file(self.job))
         self._hook = hook = self._job_hook(mirror, arguments)
@@ -129,7 +129,7 @@ class OpenMirroringSparkOperator(BaseOperator):
             self._hook.on_kill()
 
     def _job_hook(self, mirror: Mirror, arguments: list[str]) -> JobHook:
-        from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
+        from open_mirroring_airflow.submission.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
 
         spark = mirror.spark
         try:
@@ -137,7 +137,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         except AirflowNotFoundException:
             raise missing(spark.connection, mirror.file) from None
         if connection.conn_type == FABRIC_SPARK:
-            from open_mirroring_airflow.livy_hook import LivySubmitHook
+            from open_mirroring_airflow.submission.livy_hook import LivySubmitHook
 
             return LivySubmitHook(mirror, self.job, arguments, resolved(spark.connection, connection))
         common: dict[str, Any] = {
@@ -208,7 +208,7 @@ def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
             "Airflow ended the job: its task was cleared, marked, or timed out, or its worker is shutting down",
             f"{goes_on}; nothing has to be done",
         )
-    from open_mirroring_airflow.submit_hook import NO_END
+    from open_mirroring_airflow.submission.submit_hook import NO_END
 
     if exit_code == NO_END:
         return (

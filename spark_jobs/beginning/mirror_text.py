@@ -28,6 +28,9 @@ _HEAD = """\
 _EMPTY_LIST = re.compile(r"^(tables:)[ \t]*\[[ \t]*\]", re.MULTILINE)
 
 
+_ON_NEW_DATA = """# Start a run in Airflow when new data arrives, and at least every hour (docs/how-to/new-data.md):
+# schedule: {on: new_data, at_most_every: 1m, at_least_every: 1h}
+"""
 _OPTIONS = """\
 # In Airflow, jobs run on this machine unless a connection names another Spark, as Fabric's (docs/deploy/fabric.md):
 # spark: {connection: fabric_spark}
@@ -43,7 +46,9 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
     )
     places = f"landing_zone: {{store: local, path: build/{name}/landing_zone}}\n"
     places += f"ledger: sqlite:///build/{name}/ledger.db\nchange_log: build/{name}/change_log\n"
-    return f"{_HEAD}{body.replace('source:', chr(10) + 'source:', 1)}\n{places}{_OPTIONS}"
+    # New rows of change tables in a database start no run.
+    settings = _OPTIONS if source.get("transport") == "jdbc" else f"{_ON_NEW_DATA}{_OPTIONS}"
+    return f"{_HEAD}{body.replace('source:', chr(10) + 'source:', 1)}\n{places}{settings}"
 
 
 def indent_of(text: str) -> str:

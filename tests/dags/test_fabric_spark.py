@@ -48,7 +48,7 @@ _RUNS_LONG = "open(__file__ + '.began', 'w').close()\ntime.sleep(300)"
 
 @pytest.fixture
 def livy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LivyStub]:
-    monkeypatch.setattr("open_mirroring_airflow.livy_hook._POLL_SECONDS", 0.1)
+    monkeypatch.setattr("open_mirroring_airflow.submission.livy_hook._POLL_SECONDS", 0.1)
     monkeypatch.setenv("AIRFLOW_CONN_JOB_KEY", json.dumps({"conn_type": "generic", "password": KEY}))
     with running_livy(tmp_path / "fabric", KEY) as stub:
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", stub.connection())
@@ -214,7 +214,7 @@ def test_a_job_outlives_an_interruption_of_the_api(
     livy.faults = {"GET /batches/ID": ["never", 503, 500] * 3}
     assert task().execute(task_context) == {"job": "extract_changes"}
     assert len(livy.batches) == 1
-    monkeypatch.setattr("open_mirroring_airflow.livy_hook._PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("open_mirroring_airflow.submission.livy_hook._PATIENCE_SECONDS", 0)
     livy.replace_job(_RUNS_LONG)
     livy.faults = {"GET /batches/ID": ["never"] * 50}
     with pytest.raises(TransientError, match="UNREACHABLE"):

@@ -21,9 +21,9 @@ from cryptography.fernet import Fernet
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger, tables
-from open_mirroring_airflow import spark_installation
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.operators import ExtractOperator, PublishingOperator
+from open_mirroring_airflow.submission import spark_installation
 from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.airflow

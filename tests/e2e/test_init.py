@@ -23,8 +23,8 @@ from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config import load_mirror
 from open_mirroring.config.connections import resolve
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.source_places.kafka_client import place_of
 from spark_jobs.cli.command_line import main
-from spark_jobs.sources.kafka.client import place_of
 from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.transport import KafkaTopics
 from tests.ces_messages import event

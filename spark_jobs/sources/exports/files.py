@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
+from open_mirroring.source_places.source_folders import files_below, is_in_hidden
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.decoded import Refusal
@@ -32,7 +33,6 @@ from spark_jobs.sources.qlik.types import key_type, log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.typed_rows import Failure
 from spark_jobs.sources.transports.source_files import list_source_files
-from spark_jobs.sources.transports.source_folders import files_below, is_in_hidden
 
 _ROWS_AT_ONCE = 65_536
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")

@@ -13,8 +13,8 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from open_mirroring.changes.manifest import BoundRange
+from open_mirroring.source_places.kafka_client import Broker, KafkaPlace, recreated, retention_loss
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.kafka.client import Broker, KafkaPlace, recreated, retention_loss
 
 # Limits per poll in messages and seconds: memory stays flat with large messages, too.
 _AT_ONCE = 500

@@ -23,10 +23,10 @@ from open_mirroring.config.connections import resolve
 from open_mirroring.config.source import InTopics
 from open_mirroring.facts.read_places import Numbering
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.source_places.kafka_client import Broker, KafkaPlace, Topic, place_of, recreated, retention_loss
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen, longest
-from spark_jobs.sources.kafka.client import Broker, KafkaPlace, Topic, place_of, recreated, retention_loss
 from spark_jobs.sources.kafka.reader import read_range
 
 _WORTH_MESSAGES = 1_000

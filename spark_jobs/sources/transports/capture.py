@@ -25,6 +25,7 @@ from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.read_places import Numbering
+from open_mirroring.source_places.source_folders import SourceFile, files_below, files_in
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import RawMessage
@@ -39,7 +40,6 @@ from spark_jobs.sources.transports.source_files import (
     side_by_side,
     sorted_out,
 )
-from spark_jobs.sources.transports.source_folders import SourceFile, files_below, files_in
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.read_places import Numbering
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.source_places.source_folders import SourceFile
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract import message_blocks
@@ -37,7 +38,6 @@ from spark_jobs.sources.transports.source_files import (
     versions_of,
     why_unread,
 )
-from spark_jobs.sources.transports.source_folders import SourceFile
 
 if TYPE_CHECKING:
     from open_mirroring.config import Mirror

@@ -17,10 +17,10 @@ from typing import IO, NamedTuple, TypeVar
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.source_places.source_folders import SourceFile, files_below, folders_around, hides
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
 from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.source import Chosen, longest
-from spark_jobs.sources.transports.source_folders import SourceFile, files_below, folders_around, hides
 
 Item = TypeVar("Item")
 Looked = TypeVar("Looked")

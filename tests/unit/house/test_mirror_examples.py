@@ -13,9 +13,9 @@ import yaml
 from open_mirroring.config import json_schema, load_mirror, load_mirrors, mirror_files
 from open_mirroring.config.connections import Connection, resolve, variable
 from open_mirroring.config.source import SOURCES, RegisteredMessages
+from open_mirroring.source_places.kafka_client import place_of
 from open_mirroring_airflow.mirror_folder import read_mirror_folder
 from spark_jobs.sources.jdbc.dialects import dialect_of
-from spark_jobs.sources.kafka.client import place_of
 
 ROOT = Path(__file__).resolve().parents[3]
 MIRRORS = ROOT / "mirrors"

@@ -24,6 +24,7 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.protocols.table_stops import LOAD_UNREAD
+from open_mirroring.source_places.source_folders import SourceFile
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Damage, Refusal, TableDamage, TableNames, shown
 from spark_jobs.sources.contract.source import (
@@ -66,7 +67,6 @@ from spark_jobs.sources.transports.source_files import (
     versions_of,
     why_unread,
 )
-from spark_jobs.sources.transports.source_folders import SourceFile
 
 NOT_STORED = Note("there is a full load of the table, and no change table yet")
 LOAD_FILE = "LOAD"

@@ -19,7 +19,7 @@ from open_mirroring.changes.places_left import places_left
 from open_mirroring.config import ConfigError, Mirror, json_schema, load_mirror, load_mirrors
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import explain
-from open_mirroring.config.schedule import check_cron
+from open_mirroring.config.schedule import OnNewData, check_cron
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.errors import TerminalError
 
@@ -42,6 +42,7 @@ LOG, LEDGER = "change_log: build/log", "ledger: sqlite:///build/ledger.db"
 ZONE = GOOD[GOOD.index("landing_zone") : GOOD.index("tables:")]
 GUID = "11111111-2222-3333-4444-555555555555"
 CSV = "initial_load: {format: csv, path: x, stream_from: beginning, types: {order_id: int}}"
+ON_DATA = "schedule: {on: new_data"
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
 )
@@ -95,6 +96,28 @@ def test_a_good_file_with_its_defaults(load: Load, tmp_path: Path) -> None:
     assert (mirror.schedule, mirror.spark.connection) == ("0 * * * *", "spark_default")
     assert (mirror.gate.max_files, mirror.gate.max_bytes, mirror.gate.timeout_minutes) == (100, 10**10, 10)
     assert (mirror.publish.max_rows_per_file, mirror.source.fragment_timeout_hours) == (1_000_000, 24)
+
+
+def test_a_schedule_on_new_data_has_a_cron_expression_for_the_latest_start(load: Load) -> None:
+    def loaded(settings: str) -> Mirror:
+        return load(GOOD.replace("tables:\n", f"{ON_DATA}{settings}}}\ntables:\n", 1))
+
+    mirror = loaded("")
+    assert (mirror.on_new_data, mirror.cron) == (OnNewData(on="new_data"), "0 * * * *")
+    assert (mirror.on_new_data.most_seconds, loaded(", at_most_every: 5s").on_new_data.most_seconds) == (60, 5)
+    crons = {every: loaded(f", at_least_every: {every}").cron for every in ("5m", "30m", "4h", "24h")}
+    assert crons == {"5m": "*/5 * * * *", "30m": "*/30 * * * *", "4h": "0 */4 * * *", "24h": "0 0 * * *"}
+    assert all(check_cron(cron) for cron in crons.values())
+    assert (load(GOOD).on_new_data, load(GOOD).cron) == (None, "0 * * * *")
+
+
+def test_change_tables_in_a_database_have_no_schedule_on_new_data(load: Load) -> None:
+    text = GOOD.replace("tables:\n", f"{ON_DATA}}}\ntables:\n", 1)
+    source = "{format: qlik-change-table, transport: jdbc, connection: c}"
+    with pytest.raises(ConfigError) as caught:
+        load(text.replace(text.splitlines()[1], f"source: {source}"))
+    [problem] = caught.value.problems
+    assert (problem.line, problem.path) == (6, "schedule") and "*/5 * * * *" in problem.next_step
 
 
 def test_home_from_the_environment(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,6 +355,10 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         ("source: dbo.orders", "source: a.b.c", 7, "tables[0].source", "brackets"),
         ("tables:\n", "schedule: 0 * * *\ntables:\n", 6, "schedule", "weekday"),
         ("tables:\n", "schedule: 60 * * * *\ntables:\n", 6, "schedule", "weekday"),
+        ("tables:\n", "schedule: {on: data}\ntables:\n", 6, "schedule.on", "new_data"),
+        ("tables:\n", f"{ON_DATA}, at_most_every: 1.5m}}\ntables:\n", 6, "schedule.at_most_every", "30s"),
+        ("tables:\n", f"{ON_DATA}, at_least_every: 7m}}\ntables:\n", 6, "schedule.at_least_every", "in any case"),
+        ("tables:\n", f"{ON_DATA}, at_most_every: 2h}}\ntables:\n", 6, "schedule.at_least_every", "at_most_every"),
         ("tables:\n", "gate: {max_files: yes}\ntables:\n", 6, "gate.max_files", "whole number"),
         ("tables:\n", "spark: {memory: lots}\ntables:\n", 6, "spark.memory", "2g"),
         (KEY, "    key: [a]\n    columns: []", 10, "tables[0].columns", "at least one"),

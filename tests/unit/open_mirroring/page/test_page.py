@@ -137,6 +137,16 @@ def test_the_verdicts_are_those_that_were_recorded_and_grow_old(made: PageMirror
     assert {line.code for line in view_mirror(made.mirror, made.ledger, now).tables} == {"NOT_INSPECTED"}
 
 
+def test_the_page_shows_that_new_data_starts_a_run_earlier(made: PageMirror, client: TestClient) -> None:
+    pages = ("/", "/mirrors/shop")
+    assert all("or when new data arrives" not in client.get(page).text for page in pages)
+    text = made.file.read_text()
+    made.file.write_text(f"{text}\nschedule: {{on: new_data, at_least_every: 6h}}\n")
+    assert all("or when new data arrives" in client.get(page).text for page in pages)
+    found = view_mirror(load_mirror(made.file), made.ledger, made.now)
+    assert found.next_run == next_after("0 */6 * * *", made.now) and found.document()["runs_on_new_data"]
+
+
 def test_the_lag_is_that_of_the_oldest_change_that_is_not_applied(made: PageMirror) -> None:
     found = view_mirror(made.mirror, made.ledger, made.now)
     lags = {line.source: line.lag for line in found.tables}

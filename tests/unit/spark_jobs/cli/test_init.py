@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -379,6 +380,17 @@ def test_a_name_that_looks_like_a_secret_is_neither_written_nor_shown(
     shown = capsys.readouterr()
     assert "1 table is left out" in shown.err and "AccountKey" not in shown.out + shown.err + file.read_text()
     assert [table.source for table in load_mirror(file).tables] == ["dbo.orders"]
+
+
+@pytest.mark.parametrize("transport", ["files", "jdbc"])
+def test_the_settings_in_comments_are_good_ones_for_the_source(transport: str) -> None:
+    more = {"connection": "c"} if transport == "jdbc" else {"path": "data"}
+    text = begun_text("shop", {"format": "qlik-change-table", "transport": transport, **more})
+    settings = re.sub(r"^# (?=schedule:|prove:)", "", text, flags=re.MULTILINE)
+    mirror = parse_begun(settings, Path("mirrors/shop.yaml"))
+    assert mirror.prove.cover_in_days == 7
+    # New rows in a database start no run.
+    assert (mirror.on_new_data is None) == (transport == "jdbc")
 
 
 def test_a_full_load_in_object_storage_is_read_by_the_sources_connection() -> None:

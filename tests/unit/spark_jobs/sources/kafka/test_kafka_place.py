@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.kafka import OPTIONS
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.kafka.client import KafkaPlace, place_of
+from open_mirroring.source_places.kafka_client import KafkaPlace, place_of
 from spark_jobs.sources.kafka.transport import _cut, _shares
 
 SECRET = "c2VjcmV0LWtleQ=="

@@ -2,7 +2,7 @@
 
 In client mode the job is a Python program on the task's machine: secrets are in its environment, and its result is a
 file. In cluster mode the job is sent to the driver as encrypted text, and its result is read from the ledger. The same
-holds in Fabric's own Spark: :mod:`~open_mirroring_airflow.livy_hook`.
+holds in Fabric's own Spark: :mod:`~open_mirroring_airflow.submission.livy_hook`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_resul
 from open_mirroring.operate.sealed_job import JobOrder, sealed
 from open_mirroring.operate.spark_jars import REMOTE, SUBMITTED, server_shown
 from open_mirroring_airflow.connections import job_connections, ledger_url, missing
-from open_mirroring_airflow.spark_installation import job_environment, job_file
+from open_mirroring_airflow.submission.spark_installation import job_environment, job_file
 
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
+from open_mirroring.source_places.source_folders import files_below
 from open_mirroring.storage import object_path
 from open_mirroring.storage.address import StorageAddress
 from open_mirroring.storage.logins import S3Login
@@ -17,7 +18,6 @@ from open_mirroring.storage.object_store import ObjectStore, StorageRoot
 from spark_jobs.sources.exports.files import Export, export_files
 from spark_jobs.sources.transports.capture import list_capture
 from spark_jobs.sources.transports.source_files import list_source_files
-from spark_jobs.sources.transports.source_folders import files_below
 from tests.unit.spark_jobs.sources.transports.test_capture_gaps import put
 from tests.unit.spark_jobs.sources.transports.test_capture_listing import TODAY
 

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from open_mirroring.config.kafka import ClientSettings
 from open_mirroring.errors import TerminalError, TransientError
-from spark_jobs.sources.kafka.client import Broker, KafkaPlace
+from open_mirroring.source_places.kafka_client import Broker, KafkaPlace
 
 SECRET = "hush-hush"
 HANDSHAKE = "sasl_ssl://b:9093/1: SASL PLAIN mechanism handshake failed: {}: broker's supported mechanisms: "

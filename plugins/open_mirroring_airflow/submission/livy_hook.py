@@ -17,7 +17,7 @@ from open_mirroring.errors import MirroringError, TransientError
 from open_mirroring.fabric.livy import LivyApi
 from open_mirroring.fabric.livy_connection import livy_connection
 from open_mirroring.operate.job_result import JobResult
-from open_mirroring_airflow.submit_hook import NO_END, SealedJob
+from open_mirroring_airflow.submission.submit_hook import NO_END, SealedJob
 
 log = logging.getLogger(__name__)
 
