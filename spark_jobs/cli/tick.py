@@ -109,7 +109,7 @@ def tick(
     published, reloads = publish_and_follow(mirror, ledger, spark, only)
     log.info("reconciling ledger and landing zone")
     report = look(mirror, ledger, has_read=failed is None)
-    findings = inspect_mirror(mirror, ledger, losses=report)
+    findings = inspect_mirror(mirror, ledger, losses=report, everything=False)
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
