@@ -32,6 +32,8 @@ from open_mirroring.landing_zone.layout import PROCESSED_FOLDER
 _MILLION = 1_000_000
 _ACTIVE = 5
 _LOOKS = 20
+_KEPT = 100
+"""The source keeps so many files."""
 _PLOT = CHECKOUT / "docs" / "images" / "growth.svg"
 
 
@@ -76,6 +78,8 @@ def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:
         if number in batches:
             yield number, statistics.median(took[-_LOOKS:])
         _apply(home / "build" / "small" / "landing_zone")
+        # A hub forgets, too: what a folder of many files costs is not what is asked for here.
+        (home / "source" / f"{number - _KEPT:06d}.jsonl").unlink(missing_ok=True)
 
 
 def _apply(zone: Path) -> None:

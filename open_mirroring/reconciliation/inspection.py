@@ -6,7 +6,7 @@ The gate, the publish job, the reconcile task and the command line all use it, s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -84,8 +84,9 @@ def inspect_mirror(
     record: bool = True,
     losses: LossReport | None = None,
     everything: bool = True,
+    besides: Collection[str] = (),
 ) -> dict[str, Finding]:
-    """Inspect every table of a mirror; return the findings by source name, and record them with their evidence.
+    """Inspect every table of a mirror *besides* some; return the findings by source name, and record them with their evidence.
 
     It lists the landing zone once and asks the target at most once (R-04), so it is cheap for many tables. A table
     costs a call of its own only if its marker or metadata changed since the last look. *losses* are read here unless
@@ -98,10 +99,11 @@ def inspect_mirror(
     address = zone or zone_address(mirror)
     reader = LedgerReader(ledger, mirror.name)
     findings: dict[str, Finding] = {}
-    waiting = reader.tables()
+    tables = reader.tables()
+    waiting = {source: state for source, state in tables.items() if source not in besides}
     report = losses or look(mirror, ledger, tables=waiting)
     looking = _Looking(mirror, ledger, reader, address, report, everything=everything)
-    is_new_there = not any(state.row.established or state.row.resetting for state in waiting.values())
+    is_new_there = not any(state.row.established or state.row.resetting for state in tables.values())
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
@@ -222,8 +224,9 @@ class _Looking:
         objects = list_tables(self._store, folders, processed=False)
         absent: list[tuple[TableState, list[int]]] = []
         for state in tables.values():
-            numbers = [item.number for item in _items(state, objects[state.folder], seen[state.id])]
-            lacking = sorted({*range(seen[state.id] + 1, state.row.confirmed + 1)}.difference(numbers))
+            listed, numbers = objects[state.folder].keys(), range(seen[state.id] + 1, state.row.confirmed + 1)
+            names = {number: layout.file_name(number, state.extension) for number in numbers}
+            lacking = [n for n, name in names.items() if listed.isdisjoint(layout.places_of(state.folder, name))]
             if state.row.confirmed in lacking or len(lacking) > _POINT_READS:
                 objects = list_tables(self._store, folders)
                 break
