@@ -86,7 +86,7 @@ def inspect_mirror(
     everything: bool = True,
     besides: Collection[str] = (),
 ) -> dict[str, Finding]:
-    """Inspect every table of a mirror *besides* some; return the findings by source name, and record them with their evidence.
+    """Inspect every table of a mirror *besides* some; return and record the findings by source name, with evidence.
 
     It lists the landing zone once and asks the target at most once (R-04), so it is cheap for many tables. A table
     costs a call of its own only if its marker or metadata changed since the last look. *losses* are read here unless
