@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -23,6 +24,7 @@ if __name__ == "__main__":
 from benchmarks import publish
 from benchmarks.generate import ROOT, source_folder
 from benchmarks.loads import filled, job
+from benchmarks.many_tables import Took
 from benchmarks.measure import Cost, whole
 from benchmarks.mirrors import connect, mirror_file
 from benchmarks.pairs import CHECKOUT, write_results
@@ -32,6 +34,8 @@ from open_mirroring.landing_zone.layout import PROCESSED_FOLDER
 _MILLION = 1_000_000
 _ACTIVE = 5
 _LOOKS = 20
+_KEPT = 100
+"""The source keeps so many files."""
 _PLOT = CHECKOUT / "docs" / "images" / "growth.svg"
 
 
@@ -61,21 +65,23 @@ def publications(events: Sequence[int]) -> Iterator[tuple[int, Cost]]:
         yield count, whole(publish.job(publish.extracted(count, 5)))[0]
 
 
-def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, float]]:
+def ticks(batches: Sequence[int], home: Path) -> Iterator[tuple[int, Took]]:
     """Seconds of a tick of 100 events in a running process, behind so many batches: medians."""
     from spark_jobs.cli.command_line import main
 
-    mirror, took = Mirror(home), list[float]()
+    mirror, took = Mirror(home), list[Took]()
     for number in range(1, max(batches) + 1):
         mirror.deliver(f"{number:06d}", number, EVENTS)
-        began = time.monotonic()
+        began = time.monotonic(), time.process_time()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             if code := main(["tick", str(mirror.file)]):
                 raise SystemExit(f"tick {number} ended with {code}")
-        took.append(time.monotonic() - began)
+        took.append(Took(time.monotonic() - began[0], time.process_time() - began[1]))
         if number in batches:
-            yield number, statistics.median(took[-_LOOKS:])
+            yield number, _medians(took[-_LOOKS:])
         _apply(home / "build" / "small" / "landing_zone")
+        # A hub forgets, too: what a folder of many files costs is not what is asked for here.
+        (home / "source" / f"{number - _KEPT:06d}.jsonl").unlink(missing_ok=True)
 
 
 def _apply(zone: Path) -> None:
@@ -87,11 +93,20 @@ def _apply(zone: Path) -> None:
             file.rename(moved / file.name)
 
 
-def idle_tables(tables: Sequence[int], home: Path, rounds: int = 5) -> Iterator[tuple[int, float]]:
+def _medians(took: Sequence[Took]) -> Took:
+    return Took(*map(statistics.median, zip(*took, strict=True)))
+
+
+def idle_tables(tables: Sequence[int], home: Path, rounds: int = 5) -> Iterator[tuple[int, Took]]:
     """Seconds of a whole `tick` of 100 events of five tables, of so many: medians."""
     for count in tables:
         mirror = Mirror(home / str(count), tables=count)
-        yield count, statistics.median(mirror.tick(number) for number in range(1, rounds + 1))
+        took = list[Took]()
+        for number in range(1, rounds + 1):
+            before = getrusage(RUSAGE_CHILDREN)
+            wall, after = mirror.tick(number), getrusage(RUSAGE_CHILDREN)
+            took.append(Took(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+        yield count, _medians(took)
 
 
 def _lines(title: str, unit: str, found: Sequence[tuple[int, Cost]]) -> list[str]:
@@ -160,8 +175,9 @@ def tables(most: int) -> None:
     _write_ticks("growth by tables", f"tick, {_ACTIVE} tables with changes, of", timed)
 
 
-def _write_ticks(name: str, what: str, timed: Sequence[tuple[str, float]]) -> None:
-    lines = [f"| {what} | Seconds |", "|---|---|", *(f"| {size} | {seconds:.2f} |" for size, seconds in timed)]
+def _write_ticks(name: str, what: str, timed: Sequence[tuple[str, Took]]) -> None:
+    lines = [f"| {what} | Seconds | of CPU |", "|---|---|---|"]
+    lines += [f"| {size} | {took.wall:.2f} | {took.cpu:.2f} |" for size, took in timed]
     write_results(name, "\n".join(lines))
     print("\n".join(lines), flush=True)
 

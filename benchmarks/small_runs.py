@@ -54,9 +54,10 @@ class Mirror:
         lines = []
         for at in range(events):
             line = event_of(at % TABLES)
-            key, place = f"{round_ * 1000 + at + 1}", f"{(round_ + 1) * 100_000 + at:020d}"
+            key, place = f"{round_ * 1000 + at + 1}", f"{at:020d}"
             line = line.replace(r"\\\"id\\\": \\\"1\\\"", rf"\\\"id\\\": \\\"{key}\\\"")
-            line = re.sub(r"(:0000002C000000100001:)\d{20}", rf"\g<1>{place}", line)
+            # Each round commits later: a log of one transaction would be read again entirely for each change of it.
+            line = re.sub(r":0000002C000000100001:\d{20}", f":0000002C{round_ + 0x100:08X}0001:{place}", line)
             line = line.replace(r"\"value\": \"1\"", rf"\"value\": \"{key}\"")
             lines.append(re.sub(r'"id": "[0-9a-f]{8}-', f'"id": "{(round_ + 1) * 1000 + at:08x}-', line, count=1))
         (self._home / "source" / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -541,7 +541,7 @@ class Table(Section):
     _joined: bool = PrivateAttr(default=False)
     _keys_of_rows: tuple[str, ...] | None = PrivateAttr(default=None)
 
-    @property
+    @cached_property
     def folder(self) -> str:
         """The table's folder, relative to the landing zone."""
         return names.target_folder(self.target)
@@ -608,9 +608,11 @@ class Table(Section):
         others = {"on_delete": "remove", "require_reload_on_add": False}
         table = self.model_copy(update={**own, **without, **others})
         table._keys_of_rows = self.key
+        for copied in ("chosen", "folder"):
+            table.__dict__.pop(copied, None)
         return table
 
-    @property
+    @cached_property
     def chosen(self) -> ColumnChoice:
         """The columns that are read, with their names and types at the target."""
         hashed, extra = (*self.hash, *self._hashed_everywhere), self._extra(self._extra_everywhere)
@@ -629,6 +631,7 @@ class Table(Section):
     def take_over(self, hashed: tuple[str, ...], extra: ExtraColumns) -> None:
         """Apply the mirror's defaults: also hash these columns, and add its extra columns."""
         self._hashed_everywhere, self._extra_everywhere = hashed, extra
+        self.__dict__.pop("chosen", None)
 
     def taken_names(self, everywhere: ExtraColumns) -> list[str]:
         """The names of extra columns that another column already has at the target (G-118)."""

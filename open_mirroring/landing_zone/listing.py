@@ -43,10 +43,15 @@ class ListedItem(NamedTuple):
         return None if self.stage in (FileStage.STAGING, FileStage.FOREIGN) else file_number(self.name, self.extension)
 
 
-def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
-    """The objects by table folder and path, from one listing of the zone with its processed folders (F-36)."""
+def list_tables(
+    store: LandingZoneStore, folders: Iterable[str], *, processed: bool = True
+) -> dict[str, dict[str, ObjectInfo]]:
+    """The objects by table folder and path, from one listing of the zone; with its *processed* folders (F-36).
+
+    Without them, the listing does not grow with what the service applied in the last days, if the store is a folder.
+    """
     found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
-    for info in store.list(""):
+    for info in store.list("", () if processed else PROCESSED_FOLDERS):
         first, _, rest = info.path.partition("/")
         inside = rest if first in PROCESSED_FOLDERS else info.path
         parts = inside.split("/", 2)

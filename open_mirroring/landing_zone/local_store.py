@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -117,13 +117,13 @@ class LocalStore:
                 sync_folder(folder)
             return RenameOutcome.DONE
 
-    def list(self, folder: str) -> Iterable[ObjectInfo]:
-        """List every object below a folder, those of a folder before those of its subfolders.
+    def list(self, folder: str, skipped: Collection[str] = ()) -> Iterable[ObjectInfo]:
+        """List every object below a folder except in *skipped* subfolders; a folder's own before its subfolders'.
 
         Files move from a folder into its subfolders, so a moving file may be listed twice but is never missed. Symbolic
         links are listed as objects and never followed.
         """
-        return self._walk(folder)
+        return self._walk(folder, skipped)
 
     def delete(self, path: str) -> None:
         local = self._local(path)
@@ -151,7 +151,7 @@ class LocalStore:
                     # Another process may be emptying it, too, so a missing entry is no failure.
                     shutil.rmtree(entry.path, onerror=_unless_gone)
 
-    def _walk(self, folder: str) -> Iterator[ObjectInfo]:
+    def _walk(self, folder: str, skipped: Collection[str]) -> Iterator[ObjectInfo]:
         local = self._local(folder) if folder else self._real_root
         with _store_errors(self.root, folder):
             if os.path.islink(local):
@@ -164,14 +164,15 @@ class LocalStore:
             for entry in entries:
                 name = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    subfolders.append(name)
+                    if entry.name not in skipped:
+                        subfolders.append(name)
                     continue
                 try:
                     yield _info(name, entry.stat(follow_symlinks=False))
                 except FileNotFoundError:  # moved away since
                     continue
         for name in subfolders:
-            yield from self._walk(name)
+            yield from self._walk(name, skipped)
 
     def _local(self, path: str) -> str:
         """The absolute name of an object; refused if it is not below the root."""

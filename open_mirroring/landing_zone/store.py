@@ -8,7 +8,7 @@ checks, or repeats the identical request; it never assumes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
@@ -70,8 +70,11 @@ class LandingZoneStore(Protocol):
         """Move *source* to *target* in one step, only if *source* has that ETag and *target* does not exist."""
         ...
 
-    def list(self, folder: str) -> Iterable[ObjectInfo]:
-        """Every object below a folder, recursively, in no particular order; nothing when the folder is missing."""
+    def list(self, folder: str, skipped: Collection[str] = ()) -> Iterable[ObjectInfo]:
+        """Every object below a folder, recursively, in no particular order; nothing when the folder is missing.
+
+        A store may leave out what is below subfolders with one of the *skipped* names, if that is cheaper.
+        """
         ...
 
     def delete(self, path: str) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -40,6 +41,8 @@ R = TypeVar("R", bound=tuple[Any, ...])
 V = TypeVar("V", bound=Hashable)
 _TABLES_PER_QUERY = 200
 """SQLite bounds the depth of a condition; it grows with every table that is asked for."""
+_STATES_KEPT = 10_000
+"""A run reads all tables several times, and few of their rows have changed meanwhile."""
 
 
 class MirrorState(NamedTuple):
@@ -474,6 +477,7 @@ class LedgerReader:
         return dict(self._rows(query))
 
 
+@lru_cache(_STATES_KEPT)
 def _table_state(row: Any) -> TableState:
     return TableState(
         row.id,

@@ -15,18 +15,19 @@ from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.documents import VERDICTS, KeptVerdict
 from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols.publishing import TableRow
-from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, DeepFinding, Finding
+from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, DeepFinding, Finding, Verdict
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:
     """Store the newest verdict of each table by id, with the highest confirmed file number at that time."""
     now = datetime.now(UTC)
     with ledger.begin() as db:
+        kept: dict[str, dict[str, KeptVerdict]] = {}
         for table_id, (finding, row) in findings.items():
             evidence = {**finding.evidence, "applied": finding.applied, "backlog": finding.backlog}
             plain = msgspec.to_builtins(evidence, enc_hook=str)
-            kept = KeptVerdict(finding.verdict, finding.code, finding.what, plain, row.confirmed, now)
-            VERDICTS.put(db, table_id, {"": kept})
+            kept[table_id] = {"": KeptVerdict(finding.verdict, finding.code, finding.what, plain, row.confirmed, now)}
+        VERDICTS.put_each(db, kept)
 
 
 def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, Finding]:
@@ -54,12 +55,14 @@ class Remembered(msgspec.Struct, frozen=True):
     """What an inspection remembers for the next one, stored in the evidence of its verdict.
 
     *metadata_etag* is the ETag of the table's ``_metadata.json``; empty if there was none. *counted_rows* is the
-    highest row count that the target reported for this *generation* (a reset begins the next).
+    highest row count that the target reported for this *generation* (a reset begins the next). *applied* is the highest
+    file number that the target had applied; 0 if the table was to be stopped, for then everything is looked at again.
     """
 
     metadata_etag: str = ""
     generation: int = 0
     counted_rows: int = 0
+    applied: int = 0
 
     def counted(self, generation: int) -> int:
         """The highest count for a generation; 0 if none is remembered."""
@@ -67,7 +70,8 @@ class Remembered(msgspec.Struct, frozen=True):
 
     def evidence(self) -> dict[str, object]:
         """The entries of the evidence that store it."""
-        return {name: kept for name, kept in msgspec.structs.asdict(self).items() if kept and name != "generation"}
+        entries = {"metadata_etag": self.metadata_etag, "counted_rows": self.counted_rows}
+        return {name: kept for name, kept in entries.items() if kept}
 
 
 def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
@@ -75,7 +79,12 @@ def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
     with ledger.connect() as db:
         ids = db.scalars(sa.select(t.mirrored_table.c.id).where(t.mirrored_table.c.mirror == mirror)).all()
         kept = VERDICTS.of_each(db, ids)
-    return {table_id: msgspec.convert(one[""].evidence, Remembered) for table_id, one in kept.items()}
+    return {table_id: _remembered(one[""]) for table_id, one in kept.items()}
+
+
+def _remembered(kept: KeptVerdict) -> Remembered:
+    found = msgspec.convert(kept.evidence, Remembered)
+    return msgspec.structs.replace(found, applied=0) if kept.verdict is Verdict.STOP else found
 
 
 def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:

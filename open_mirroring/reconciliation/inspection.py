@@ -6,7 +6,7 @@ The gate, the publish job, the reconcile task and the command line all use it, s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
+from open_mirroring.landing_zone.listing import FileStage, ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.schema import extra_columns
@@ -38,6 +38,7 @@ _LOOKS = 5
 _POINT_READS = 20
 """If a listing lacks more files of a table than this, it is not just out of date."""
 _READS_AT_ONCE = 32
+_MOVED = (FileStage.PROCESSED, FileStage.READY_TO_DELETE)
 
 
 def declare_tables(
@@ -82,21 +83,27 @@ def inspect_mirror(
     *,
     record: bool = True,
     losses: LossReport | None = None,
+    everything: bool = True,
+    besides: Collection[str] = (),
 ) -> dict[str, Finding]:
-    """Inspect every table of a mirror; return the findings by source name, and record them with their evidence.
+    """Inspect every table of a mirror *besides* some; return and record the findings by source name, with evidence.
 
     It lists the landing zone once and asks the target at most once (R-04), so it is cheap for many tables. A table
     costs a call of its own only if its marker or metadata changed since the last look. *losses* are read here unless
-    given. Raises ``MIRROR_CLASH`` if another mirror publishes to this zone (G-175), ``CHANGED_MEANWHILE`` if other
-    runs kept changing a table, and the errors of ledger, store and mirror file.
+    given. Without *everything*, files that an earlier inspection saw applied are not looked at again: so the cost of a
+    run does not grow with the days for which the service keeps them. Raises ``MIRROR_CLASH`` if another mirror
+    publishes to this zone (G-175), ``CHANGED_MEANWHILE`` if other runs kept changing a table, and the errors of ledger,
+    store and mirror file.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
     reader = LedgerReader(ledger, mirror.name)
     findings: dict[str, Finding] = {}
-    waiting = reader.tables()
-    looking = _Looking(mirror, ledger, reader, address, losses or look(mirror, ledger, tables=waiting))
-    is_new_there = not any(state.row.established or state.row.resetting for state in waiting.values())
+    tables = reader.tables()
+    waiting = {source: state for source, state in tables.items() if source not in besides}
+    report = losses or look(mirror, ledger, tables=waiting)
+    looking = _Looking(mirror, ledger, reader, address, report, everything=everything)
+    is_new_there = not any(state.row.established or state.row.resetting for state in tables.values())
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
@@ -120,7 +127,14 @@ class _Looking:
     """Inspects tables with few calls to the store and the target for all tables together."""
 
     def __init__(
-        self, mirror: Mirror, ledger: Engine, reader: LedgerReader, zone: ZoneAddress, losses: LossReport
+        self,
+        mirror: Mirror,
+        ledger: Engine,
+        reader: LedgerReader,
+        zone: ZoneAddress,
+        losses: LossReport,
+        *,
+        everything: bool,
     ) -> None:
         self._reader, self._store = reader, open_store(zone)
         self._mirror = mirror.name
@@ -129,7 +143,7 @@ class _Looking:
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
         # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
-        self._losses = losses
+        self._losses, self._everything = losses, everything
         self.owners: set[str] = set()
         """Other mirrors that the markers and newest files of the folders name."""
 
@@ -148,12 +162,13 @@ class _Looking:
     def _once(self, tables: Mapping[str, TableState], *, closely: bool = False) -> dict[str, Finding]:
         now, folders = datetime.now(UTC), [state.folder for state in tables.values()]
         targets = {} if self._target is None else self._target.statuses(folders)
-        objects = list_tables(self._store, folders)
-        items = {
-            source: split_listing(state.folder, objects[state.folder].values(), state.row.generation, state.extension)
-            for source, state in tables.items()
-        }
-        old = self._reader.newest_numbers(confirmed_before=now - PURGED_AFTER)
+        if closely or self._everything:
+            seen, objects = dict[str, int](), list_tables(self._store, folders)
+            old: Mapping[str, int] = self._reader.newest_numbers(confirmed_before=now - PURGED_AFTER)
+        else:
+            seen = old = {state.id: self._seen_applied(state) for state in tables.values()}
+            objects = self._recent(tables, seen)
+        items = {s: _items(state, objects[state.folder], seen.get(state.id, 0)) for s, state in tables.items()}
         settled = {source: _settled(items[source], old.get(state.id, 0)) for source, state in tables.items()}
         above = {state.id: (state.row.generation, settled[source]) for source, state in tables.items()}
         published = self._reader.published_above(above)
@@ -161,10 +176,10 @@ class _Looking:
             for source, state in tables.items():
                 items[source] += self._unlisted(state, items[source], published.get(state.id, []))
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-            seen = pool.map(
+            looked_into = pool.map(
                 lambda source: self._folder(tables[source], items[source], objects[tables[source].folder]), tables
             )
-            found_folders = dict(zip(tables, seen, strict=True))
+            found_folders = dict(zip(tables, looked_into, strict=True))
         findings: dict[str, Finding] = {}
         ahead = loads_ahead(self._reader, tables.values())
         for source, state in tables.items():
@@ -193,16 +208,49 @@ class _Looking:
             findings[source] = replace(found, evidence={**found.evidence, **kept.evidence()})
         return findings
 
+    def _seen_applied(self, state: TableState) -> int:
+        """The number up to which an earlier inspection saw a table's files applied; always below the last one."""
+        before = self._remembered.get(state.id, Remembered())
+        seen = before.applied if before.generation == state.row.generation else 0
+        return max(0, min(seen, state.row.confirmed - 1))
+
+    def _recent(self, tables: Mapping[str, TableState], seen: Mapping[str, int]) -> dict[str, dict[str, ObjectInfo]]:
+        """The objects by table folder and path; files may be left out that were *seen* applied, up to a number.
+
+        Files that the service has moved since are asked for one by one. If the folder lacks the last file, which the
+        service leaves there (F-35), or many files, the processed folders are listed.
+        """
+        folders = [state.folder for state in tables.values()]
+        objects = list_tables(self._store, folders, processed=False)
+        absent: list[tuple[TableState, list[int]]] = []
+        for state in tables.values():
+            listed, numbers = objects[state.folder].keys(), range(seen[state.id] + 1, state.row.confirmed + 1)
+            names = {number: layout.file_name(number, state.extension) for number in numbers}
+            lacking = [n for n, name in names.items() if listed.isdisjoint(layout.places_of(state.folder, name))]
+            if state.row.confirmed in lacking or len(lacking) > _POINT_READS:
+                objects = list_tables(self._store, folders)
+                break
+            if lacking:
+                absent.append((state, lacking))
+        else:
+            with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+                for (state, _), found in zip(absent, pool.map(lambda one: self._stats(*one), absent), strict=True):
+                    objects[state.folder] |= {info.path: info for info in found}
+        return objects
+
     def _unlisted(
         self, state: TableState, items: Sequence[ListedItem], published: Sequence[PublishedFile]
     ) -> tuple[ListedItem, ...]:
         """The newest published files that the listing lacks although they exist."""
         listed = {item.number for item in items}
         absent = [file.number for file in published if file.number not in listed][-_POINT_READS:]
-        names = [layout.file_name(number, state.extension) for number in absent]
+        return split_listing(state.folder, self._stats(state, absent), state.row.generation, state.extension)
+
+    def _stats(self, state: TableState, numbers: Iterable[int]) -> list[ObjectInfo]:
+        """The data files with these numbers, wherever the service has moved them."""
+        names = [layout.file_name(number, state.extension) for number in numbers]
         found = (self._store.stat(path) for name in names for path in layout.places_of(state.folder, name))
-        there = [info for info in found if info is not None]
-        return split_listing(state.folder, there, state.row.generation, state.extension)
+        return [info for info in found if info is not None]
 
     def _who_wrote(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[str, str]:
         """Who wrote a newest file unknown to the ledger: evidence of our own lost ledger, or of another writer."""
@@ -248,6 +296,13 @@ class _Looking:
             return Folder(items, marker, None)
         matches = layout.describes(content.data, state.landed_keys, state.metadata_properties)
         return Folder(items, marker, matches, content.etag if matches else "")
+
+
+def _items(state: TableState, objects: Mapping[str, ObjectInfo], seen: int) -> tuple[ListedItem, ...]:
+    """What was listed of a table, except files moved away below the number *seen*."""
+    items = split_listing(state.folder, objects.values(), state.row.generation, state.extension)
+    recent = (item for item in items if item.stage not in _MOVED or (item.number or 0) >= seen)
+    return tuple(recent) if seen else items
 
 
 def _settled(items: Sequence[ListedItem], old: int) -> int:

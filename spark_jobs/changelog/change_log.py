@@ -52,7 +52,7 @@ class ChangeLog:
         If its files there are the sealed ones, by name, *document* is returned as the log's manifest; else an empty
         text.
         """
-        table = self._open()
+        table = self._newest()
         if (table.transaction_version(self._app_id) or 0) < batch:
             return LogOpened(table.version(), None)
         prefix = f"{batch:012d}-"
@@ -66,13 +66,14 @@ class ChangeLog:
     def claim(self) -> None:
         """Create the log if there is none, before a batch is bound to it. Raises ``MIRROR_CLASH``."""
         self._open()
+        self._opened = None
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
         """Add the manifest's files in one commit based on the state that :meth:`open` returned last.
 
         Raises ``LOG_DAMAGED`` when a file does not match the manifest.
         """
-        table = self._opened
+        table, self._opened = self._opened, None
         if table is None:
             raise ValueError("open the log before committing to it")
         # Opening a file mostly waits for the storage.
@@ -97,9 +98,18 @@ class ChangeLog:
             return CommitRefused()
         except (DeltaError, OSError) as error:
             raise log_error(self.root, f"it did not take batch {batch}", error) from None
-        finally:
-            self._opened = None  # a handle is outdated after its own commit
+        self._opened = table
         return Committed()
+
+    def _newest(self) -> DeltaTable:
+        """The newest state of the log; after an own commit only that is read, and not the names of all files again."""
+        if self._opened is not None:
+            try:
+                self._opened.update_incremental()
+                return self._opened
+            except (DeltaError, OSError):
+                pass  # a token expires
+        return self._open()
 
     def _open(self) -> DeltaTable:
         table = opened_log(self.root)

@@ -83,13 +83,18 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     ensure_counted(mirror, ledger)
     before = reader.tables()
     chosen = [source for source in ids if is_chosen(source, only)]
-    findings = {s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen}
+    findings = {s: f for s, f in inspect_mirror(mirror, ledger, everything=False).items() if s in chosen}
     verdict = gate(findings)
     # An open intent is finished on hold too: no one else seals or abandons its numbers.
     open_ones = [s for s in verdict.held if before[s].row.intent is not None]
-    clean = [source for source, finding in findings.items() if not finding.left_over]
-    driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, ledger, spark, verdict.passing), clean)
-    driver.drive([before[source] for source in (*verdict.passing, *open_ones)])
+    clean = {source for source, finding in findings.items() if not finding.left_over}
+    work = _ChangesWork(mirror, ledger, spark, verdict.passing)
+    driver = PublicationDriver(mirror, ledger, work, clean)
+    # A table with nothing to do is not taken over: that would cost a write for each in every run.
+    passing = {before[source].id: before[source] for source in verdict.passing}
+    busy = work.find(passing, {table_id: state.row for table_id, state in passing.items()})
+    idle = {s for s in verdict.passing if s in clean and before[s].row.intent is None and before[s].id not in busy}
+    driver.drive([before[source] for source in (*verdict.passing, *open_ones) if source not in idle])
     for error in driver.postponed.values():
         raise error  # every other table is done
     after = reader.tables()

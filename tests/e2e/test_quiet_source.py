@@ -40,3 +40,16 @@ def test_pieces_are_given_up_in_time_although_nothing_comes_any_more_c56(
     assert (extracted.batch, dict(extracted.counts), codes(pipeline)) == (2, {"expired": 1}, ["FRAGMENTS_INCOMPLETE"])
     assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
     assert (len(pipeline.reader.batches(above=0)), codes(pipeline)) == (2, ["FRAGMENTS_INCOMPLETE"]), "once"
+
+
+def test_a_table_without_changes_is_not_taken_over_by_each_run(tmp_path: Path, spark: Any) -> None:
+    """A run writes nothing for it, so a thousand such tables delay no run; a foreign file still stops it."""
+    pipeline = Pipeline(tmp_path, spark, TABLES, source=BARE)
+    pipeline.deliver("a.jsonl", lines(event("INS", commit=1)))
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    before = pipeline.reader.tables()
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    assert pipeline.reader.tables() == before
+    zone = pipeline.mirror.resolve(pipeline.mirror.landing_zone.path)
+    (zone / before["dbo.orders"].folder / "theirs.parquet").write_bytes(b"x")
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -68,8 +68,8 @@ class Retakes(OneLakeStore):
 class Stale(OneLakeStore):
     """A listing that comes late."""
 
-    def list(self, folder: str) -> Iterable[ObjectInfo]:
-        return list(super().list(folder))[:-1]
+    def list(self, folder: str, skipped: Collection[str] = ()) -> Iterable[ObjectInfo]:
+        return list(super().list(folder, skipped))[:-1]
 
 
 class SameTag(OneLakeStore):

@@ -136,9 +136,11 @@ def test_two_listings_that_lack_the_last_file_alike_stop_nothing_i_22(
 ) -> None:
     """Absence is proved by point reads, never by listings alone; a file that is really gone is found to be."""
 
-    def stale(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
+    def stale(
+        store: LandingZoneStore, folders: Iterable[str], *, processed: bool = True
+    ) -> dict[str, dict[str, ObjectInfo]]:
         last = layout.file_name(2)
-        listed = list_tables(store, folders)
+        listed = list_tables(store, folders, processed=processed)
         return {f: {p: i for p, i in objects.items() if not p.endswith(last)} for f, objects in listed.items()}
 
     monkeypatch.setattr("open_mirroring.reconciliation.inspection.list_tables", stale)

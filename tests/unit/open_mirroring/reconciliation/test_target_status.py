@@ -180,7 +180,7 @@ def test_a_stopped_database_stops_and_is_never_started_by_us_r_07(made: HandPubl
     lake.service.stop()
     verdict = made.publish(orders=[2])
     assert set(verdict.stopped) == {ORDERS, CUSTOMERS} and verdict.stopped[ORDERS].startswith("TARGET_FAILED")
-    assert "Never restart the target's database" in made.look()[ORDERS].next_step
+    assert "Never restart mirroring of the database" in made.look()[ORDERS].next_step
     assert lake.service.database_status() == "Stopped" and made.numbers() == [1]
 
 
