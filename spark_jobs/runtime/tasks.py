@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 THREADS = min(4, os.cpu_count() or 1)
 """The number of threads for tasks that mostly run outside of Python; more would need more memory."""
+_WORTH_PROCESSES = 32 * 2**20
+"""A second process takes a third of a second to start; decoding so many bytes takes two of these."""
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -66,6 +68,11 @@ def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int
     return per_core * parallelism(spark)
 
 
+def own_processes(size: int) -> int:
+    """The number of processes that share work of *size* bytes without Spark; 0 if it is too little for a second one."""
+    return THREADS if size > _WORTH_PROCESSES and THREADS > 1 else 0
+
+
 def run_job(
     spark: SparkSession,
     description: str,
@@ -73,6 +80,7 @@ def run_job(
     tasks: Sequence[Task],
     size: int,
     own_threads: int = 1,
+    own_processes: int = 0,
 ) -> list[Result]:
     """Run *function* for each task; returns the results in order.
 
@@ -87,6 +95,10 @@ def run_job(
         from spark_jobs.runtime.parcels import sealed_outcomes
 
         found = sealed_outcomes(spark, description, work, tasks)
+    elif min(own_processes, len(tasks)) > 1:
+        from spark_jobs.runtime.helper_processes import helped
+
+        found = helped(work, tasks, own_processes)
     elif min(own_threads, len(tasks)) > 1:
         with ThreadPoolExecutor(own_threads) as pool:
             found = list(pool.map(work, tasks))
