@@ -61,7 +61,7 @@ class Trait(Enum):
     REPAIRABLE = "a file that is lost can be published again"
     RESET_HELPS = "a reset of the table ends the loss"
     RUN_HELPS = "a run ends it"
-    ASKS_SOMEBODY = "a hold whose cause only an operator can remove"
+    ASKS_OPERATOR = "a hold whose cause only an operator can remove"
     WAITED_FOR = "a load waits until its cause is put back as it was; any other error of a row ends the load"
     PASSES = "the deep check reports it and stops nothing"
 
@@ -265,7 +265,7 @@ _TABLE = (
         f"dead letter, replay it. Otherwise {RESET} with a load",
         "a change is missing whose row is unknown, and no run reads it again",
         "a change is missing whose row is unknown", frozenset({Trait.HIDES_CHANGES})),
-    Code("KEY_MENDED", _STOP, Lift.NEXT_RUN,
+    Code("KEY_CORRECTED", _STOP, Lift.NEXT_RUN,
         "The mirror file names another key since the table stopped. Changes that the wrong key rejected have not been "
         "read again yet.",
         "run again (`open-mirroring tick`): rejected changes are read again by the new key",
@@ -407,7 +407,7 @@ _TABLE = (
         "The login may not read the target's status, so a failed table would go unnoticed.",
         "give the connection's identity Contributor in the workspace, or read and write on the item. The tenant must "
         "let service principals use Fabric APIs. Try it with `open-mirroring check`. Or publish without asking for the "
-        "status: `gate.status: none`", Trait.ASKS_SOMEBODY,
+        "status: `gate.status: none`", Trait.ASKS_OPERATOR,
         never="leave `gate.status: none` set: only the backlog would then show a failed target"),
     _code("BACKLOG", _HOLD, Lift.ITSELF,
         "More files wait for the target than the limits allow. Changes are logged.",
@@ -430,7 +430,7 @@ _TABLE = (
         "Changes of the table could not be read or typed. Their rows are as they were before.",
         "run `open-mirroring dead-letters`: it shows what to do about each. If one cannot be fixed, settle it "
         "(`open-mirroring accept-dead-letters`), or tolerate it with `dead_letters` in the mirror file"),
-    _code("DEAD_LETTERS_HOMELESS", _LOSS, Lift.LETTER,
+    _code("DEAD_LETTERS_UNNAMED", _LOSS, Lift.LETTER,
         "Messages do not name their table: any table may lack a change.",
         "run `open-mirroring dead-letters FILE --raw NEWFILE` to see which table each belongs to. Replay them once the "
         "cause is fixed. If they concern no mirrored table, settle them (`open-mirroring accept-dead-letters`)"),
@@ -487,7 +487,7 @@ _TABLE = (
         "check whether a partition or file is missing at the source, and that only one stream group feeds this path. "
         "Deliver all pieces again together. If they only come late, raise `fragment_timeout_hours`",
         Trait.HEALED_BY_COPY),
-    _code("TABLE_UNTOLD", _LETTER, Lift.LETTER,
+    _code("TABLE_UNNAMED", _LETTER, Lift.LETTER,
         "A message does not name its table or its schema.",
         "set *Message key* of the task's target to *Schema and table name*, or include schema and table in the "
         "headers. Let each task publish to its own topics. If a topic contains one table only, name it as `topic` of "
@@ -568,7 +568,7 @@ _TABLE = (
         "A broker deleted messages before they were read, or the topic was re-created. Changes may be lost.",
         "lengthen the retention. Let the source write to a new topic, name that in the mirror file, and "
         "reload the tables"),
-    _code("TRANSACTION_UNTOLD", _ERROR, Lift.CALL,
+    _code("TRANSACTION_UNBOUNDED", _ERROR, Lift.CALL,
         "With `consistency: transaction`, the source does not show where all transactions begin or end.",
         "do what the message says: set `partition_count`, let the task send `transactionEventCounter`, or make a "
         "mirror for each task. Or set `consistency: key`. Then run again"),
@@ -658,7 +658,7 @@ CODES: Mapping[str, Code] = {code.name: code for code in _TABLE}
 _OTHER_STEP = "do what the message says, then clear the stop of this table (`open-mirroring resume`)"
 
 
-def next_step(name: str) -> str:
+def next_step_of(name: str) -> str:
     """What to do about a code, as a part of a sentence; for an unknown code, what helps with any stop."""
     code = CODES.get(name)
     return _OTHER_STEP if code is None else code.next_step

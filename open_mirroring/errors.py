@@ -18,28 +18,28 @@ class MirroringError(Exception):
         code: stable identifier in UPPER_SNAKE case; runbook, tests and retry policies refer to it.
         what: one sentence about what is wrong, with the offending value.
         where: the file, table, position or setting concerned; empty when *what* names it.
-        way_out: the next step for the operator.
+        next_step: the next step for the operator.
     """
 
-    def __init__(self, code: str, what: str, *, where: str = "", way_out: str = "") -> None:
-        super().__init__(code, what, where, way_out)
+    def __init__(self, code: str, what: str, *, where: str = "", next_step: str = "") -> None:
+        super().__init__(code, what, where, next_step)
         self.code = code
         self.what = what
         self.where = where
-        self.way_out = way_out
+        self.next_step = next_step
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        mend = f". Next step: {self.way_out}" if self.way_out else ""
-        return f"{self.code}: {self.what}{place}{mend}"
+        fix = f". Next step: {self.next_step}" if self.next_step else ""
+        return f"{self.code}: {self.what}{place}{fix}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Keyword-only arguments do not survive the default protocol; workers and triggers send errors by value.
-        return (_rebuild, (type(self), self.code, self.what, self.where, self.way_out))
+        return (_rebuild, (type(self), self.code, self.what, self.where, self.next_step))
 
 
-def _rebuild(kind: type[MirroringError], code: str, what: str, where: str, way_out: str) -> MirroringError:
-    return kind(code, what, where=where, way_out=way_out)
+def _rebuild(kind: type[MirroringError], code: str, what: str, where: str, next_step: str) -> MirroringError:
+    return kind(code, what, where=where, next_step=next_step)
 
 
 class TerminalError(MirroringError):
@@ -55,7 +55,7 @@ def memory_error() -> MirroringError:
     return TransientError(
         "MEMORY_FULL",
         "the process ran out of memory",
-        way_out="give the job more memory, or lower `spark.start_above` to leave it to Spark; the next run goes on",
+        next_step="give the job more memory, or lower `spark.start_above` to leave it to Spark; the next run goes on",
     )
 
 
@@ -66,9 +66,9 @@ def disk_error(error: OSError, where: str = "") -> MirroringError | None:
     """
     what, where = error.strerror or str(error), where or str(error.filename or "")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        way_out = "free space or raise the quota; the next run goes on"
-        return TransientError("DISK_FULL", what, where=where, way_out=way_out)
+        next_step = "free space or raise the quota; the next run goes on"
+        return TransientError("DISK_FULL", what, where=where, next_step=next_step)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        way_out = "give the user of this process the right to read it, or to write there; or choose another folder"
-        return TerminalError("ACCESS_DENIED", what, where=where, way_out=way_out)
+        next_step = "give the user of this process the right to read it, or to write there; or choose another folder"
+        return TerminalError("ACCESS_DENIED", what, where=where, next_step=next_step)
     return None

@@ -53,13 +53,13 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     table = None if state is None else next((t for t in mirror.tables if t.source == state.source), None)
     if recorded is None or state is None or table is None or state.row.generation != recorded.generation:
         what = f"{proof_id!r} is not a proof of a table as it is now"
-        raise TerminalError("REPAIR_REFUSED", what, way_out="prove the table again")
+        raise TerminalError("REPAIR_REFUSED", what, next_step="prove the table again")
     keys = keys_to_correct(recorded.proof, bool(table.key))
     place_of_correction(reader, state, removes=False)  # refused before it is approved
     if not isinstance(table.prove or table.initial_load, JdbcLoad):
         what = "an export shows what was, not what is: rows of it may be older than what the target has"
-        way_out = "set `prove` of the table to the source database, and prove again"
-        raise TerminalError("REPAIR_REFUSED", what, where=f"table {table.source}", way_out=way_out)
+        next_step = "set `prove` of the table to the source database, and prove again"
+        raise TerminalError("REPAIR_REFUSED", what, where=f"table {table.source}", next_step=next_step)
     proofs.approve(mirror.name, state.source, recorded, reason)
     reach("correct.approved")
     wanted = CorrectionRange(state.source, recorded.generation, recorded.id).name

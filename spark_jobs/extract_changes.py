@@ -25,9 +25,9 @@ from open_mirroring.protocols.backfilling import Backfill, parse_interval, refus
 from open_mirroring.protocols.table_losses import ANY_TABLE, FILE_UNKNOWN
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
-from open_mirroring.reconciliation.told_by_source import record_told, signals_of
+from open_mirroring.reconciliation.source_reports import record_source_report, signals_of
+from spark_jobs.dead_letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.extract.driver import ExtractionDriver, Point
-from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.sources.contract.source import Found, Transport, unread_text
@@ -43,7 +43,7 @@ class Extracted(NamedTuple):
 
     *waiting_files* are incomplete files; *withheld* are those that contain something already, *overdue* those that were
     not written to for long. *joined* are tables that joined by a pattern (G-70). *gone* is what a backfill should have
-    read again, but the source no longer has. The job fills *losses*, *told* (a loss report) and *published*;
+    read again, but the source no longer has. The job fills *losses*, *loss_report* (a loss report) and *published*;
     :func:`extract` leaves them empty.
     """
 
@@ -53,7 +53,7 @@ class Extracted(NamedTuple):
     batches: Sequence[int] = ()
     gone: Sequence[str] = ()
     losses: Mapping[str, str] = MappingProxyType({})
-    told: Mapping[str, Any] = MappingProxyType({})
+    loss_report: Mapping[str, Any] = MappingProxyType({})
     withheld: Sequence[str] = ()
     overdue: Sequence[str] = ()
     joined: Mapping[str, str] = MappingProxyType({})
@@ -92,7 +92,7 @@ class _Points:
             self._batch_below(backfill)
             again: list[Point] = [lambda: self._bound_before(backfill)] if backfill.reread else []
             agenda = [lambda: self._new_within(backfill), *again, self._new]
-        self._read_mended()
+        self._read_corrected()
         driver = self._driver
         driver.drive(agenda)
         self._listen()
@@ -102,9 +102,9 @@ class _Points:
         done = Extracted(newest, counts, waiting, batches, self._gone, withheld=self._withheld, joined=joined)
         return done._replace(overdue=self._overdue)
 
-    def _read_mended(self) -> None:
+    def _read_corrected(self) -> None:
         """Decode dead letters again after a table's key was corrected; stop it again if one is still unreadable."""
-        tables = self._driver.ledger.mended_tables()
+        tables = self._driver.ledger.corrected_tables()
         if not tables:
             return
 
@@ -112,14 +112,14 @@ class _Points:
             return Scope("replay", letters=[x.at for x in self._letters() if x.table in tables and x.is_message])
 
         self._driver.drive([rejected])
-        left = {*tables} & {*self._driver.ledger.mended_tables()}
+        left = {*tables} & {*self._driver.ledger.corrected_tables()}
         hiding = {x.table: x for x in reversed(self._letters()) if x.hides_key} if left else {}
         for source in sorted(left):
             found, what = hiding.get(source), "no dead letter of a change that was rejected is left to be read again"
             if found is not None:
                 at = f"{found.at.origin}:{found.at.place}"
                 what = f"a change without a readable key: {found.code}: {found.reason} at {at}"
-            self._driver.ledger.refuse_mended(source, what)
+            self._driver.ledger.refuse_corrected(source, what)
 
     def _new(self) -> Scope:
         # Before anything can be found to be lost: how near it came is worth seeing then, too.
@@ -181,16 +181,18 @@ class _Points:
     def _listen(self) -> None:
         """Record what the source's control tables report, after its changes were read so that both can be compared."""
         source = self._driver.source
-        told = source.transport.told(self._driver.spark)
+        from_source = source.transport.report(self._driver.spark)
         known = {name: table.source for name, table in source.tables.items()}
-        signals = {(known.get(name, name), code): what for (name, code), what in told.signals.items()}
+        signals = {(known.get(name, name), code): what for (name, code), what in from_source.signals.items()}
         if self._unread:
             signals[ANY_TABLE, FILE_UNKNOWN] = unread_text(self._unread)
-        statements = told.statements
+        statements = from_source.statements
         if statements is not None:
             statements = {known[name]: of_one for name, of_one in statements.items() if name in known}
-        told = told._replace(signals=signals, statements=statements)
-        new = record_told(self._ledger, self._mirror.name, source.format.load, told, self._driver.completed)
+        from_source = from_source._replace(signals=signals, statements=statements)
+        new = record_source_report(
+            self._ledger, self._mirror.name, source.format.load, from_source, self._driver.completed
+        )
         for (name, code), what in new.items():
             log.warning("%s: %s: %s", code, name, what)
 
@@ -205,7 +207,7 @@ def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:
 def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Extracted:
     extracted = extract(mirror, ledger, spark, backfill_of(arguments))
     report = look(mirror, ledger, has_read=True)
-    extracted = extracted._replace(losses=report.lost, told=report.document())
+    extracted = extracted._replace(losses=report.lost, loss_report=report.document())
     if arguments.publish is None:
         return extracted
     # Not at the top: publishing may reset a table, whose job needs this one.

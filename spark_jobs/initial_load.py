@@ -26,10 +26,10 @@ from open_mirroring.operate.words import pace
 from open_mirroring.protocols.verdicts import BACKLOG, LOAD_PENDING, gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.reconciliation.losses import look
+from spark_jobs.dead_letters.healing import settle_outdated_letters
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.extract.driver import log_ranges
 from spark_jobs.extract.logged_loads import chunks_to_log
-from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.load.planning import plan_load, refuse_other_load, weight_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
@@ -141,7 +141,7 @@ def _log(
         for file in manifest.files:
             for source, epochs in file["tables"].items():
                 rows[source] = rows.get(source, 0) + sum(count for count, _, _ in epochs.values())
-        _tell(reader, sources, rows, before, time.monotonic() - begun)
+        _print_progress(reader, sources, rows, before, time.monotonic() - begun)
     held |= {chunk.source: reason for name, reason in given_back.items() if (chunk := LoadChunk.of(name)) is not None}
     loads, bound, now = LoadLedger(ledger, mirror.name), reader.bound(), reader.tables()
     for source in sources:
@@ -157,7 +157,7 @@ def _chunks_in_log(reader: LedgerReader) -> Counter[tuple[str, int]]:
     return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
 
 
-def _tell(
+def _print_progress(
     reader: LedgerReader,
     sources: Sequence[str],
     rows: Mapping[str, int],
@@ -184,7 +184,7 @@ def _bind(
     try:
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"
-            raise TerminalError("LOAD_CHANGED", what, way_out="put `initial_load` back, or reset the table")
+            raise TerminalError("LOAD_CHANGED", what, next_step="put `initial_load` back, or reset the table")
         if state.start.load_plan is None:
             bound = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
             if ledger.bind(state.id, *bound):

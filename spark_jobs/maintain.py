@@ -20,14 +20,14 @@ from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.ledger.dead_letters import settled_letters
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import forget, move_horizon
-from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables, zone_address
 from spark_jobs.changelog.change_log import drop_blocks, vacuum
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
-from spark_jobs.letters.open_letters import OpenLetter, read_open_letters, untyped_letters
+from spark_jobs.dead_letters.open_letters import OpenLetter, read_open_letters, untyped_letters
 from spark_jobs.publish.zone_ports import sweep_staging
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job

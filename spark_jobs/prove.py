@@ -25,7 +25,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.column_notes import ColumnNote
 from open_mirroring.changes.log_position import LogPosition, not_below
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ProofExport
@@ -229,11 +229,11 @@ class _Proving:
     def _first_look(self, case: _Case) -> None:
         if case.state.start.load_state == "pending":
             raise TerminalError(
-                "LOAD_PENDING", "its initial load is not complete", way_out="run the initial load to its end"
+                "LOAD_PENDING", "its initial load is not complete", next_step="run the initial load to its end"
             )
         if case.state.reset is not None:
             raise TerminalError(
-                "RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="wait until the reset has ended"
+                "RESET_OPEN", f"it is in a reset: {case.state.reset}", next_step="wait until the reset has ended"
             )
         export = (self._asked.exports or {}).get(case.table.source)
         streamed = self._reader.streamed_types(case.state.id)
@@ -268,7 +268,7 @@ class _Proving:
         if target.version is None:
             case.reasons.append("there is no such table at the target")
             if not case.state.row.confirmed:
-                raise TerminalError("PROOF_FAILED", "nothing of it was published yet", way_out="run a tick first")
+                raise TerminalError("PROOF_FAILED", "nothing of it was published yet", next_step="run a tick first")
         found = self._differing(case, target, HashKeys(case.shape, case.cells, part)) if cells else None
         if asked:
             of_keys = self._differing(case, target, HashKeys(case.shape, None, keys))
@@ -304,7 +304,7 @@ class _Proving:
         salt = self._mirror.salt()
         if salt is None or {*salted.values()} != {salt.check}:
             what = f"the columns {sorted(salted)} are published as hashes with another salt than the mirror file's"
-            raise TerminalError("TABLE_REDECLARED", what, way_out=next_step("TABLE_REDECLARED"))
+            raise TerminalError("TABLE_REDECLARED", what, next_step=next_step_of("TABLE_REDECLARED"))
         return hashed_source(source, sorted(salted), salt)
 
     def _target(self, case: _Case) -> Target:
@@ -347,7 +347,7 @@ class _Proving:
             if not is_of_spark(error):
                 raise
             what = str(error).splitlines()[0][:300]
-            failure = TransientError("PROOF_FAILED", f"Spark failed: {what}", way_out="prove it again")
+            failure = TransientError("PROOF_FAILED", f"Spark failed: {what}", next_step="prove it again")
         log.warning("%s cannot be proved: %s", case.table.source, failure)
         case.proof = replace(case.proof, at=case.base, code=failure.code)
         case.reasons.append(f"{failure.code}: {failure.what}{f' ({failure.where})' if failure.where else ''}")
@@ -359,12 +359,14 @@ class _Proving:
         target = self._target(case)
         if case.state.row.generation != state_before.row.generation:
             raise TerminalError(
-                "CHANGED_MEANWHILE", "the table was reset while it was compared", way_out="prove it again"
+                "CHANGED_MEANWHILE", "the table was reset while it was compared", next_step="prove it again"
             )
         known = case.gone | {column.name for column in case.shape.columns}
         if new := {column.name for column in target.columns} - known:
             raise TransientError(
-                "CHANGED_MEANWHILE", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
+                "CHANGED_MEANWHILE",
+                f"the target has got the columns {sorted(new)} meanwhile",
+                next_step="prove it again",
             )
         work = HashKeys(case.shape, case.cells, case.scope.part(case.shape))
         if case.scope.keys is not None:
@@ -372,11 +374,11 @@ class _Proving:
         still = self._differing(case, target, work)
         moved = self._moved(case, still, before, state_before)
         case.proof = replace(case.proof, looks=case.proof.looks + 1)
-        on_its_way = (
+        in_flight = (
             pa.array([True] * still.num_rows, pa.bool_()) if moved is None else pc.is_in(still["key"], value_set=moved)
         )
-        self._take(case, still.filter(pc.invert(on_its_way)))
-        case.left = still.filter(on_its_way) or None
+        self._take(case, still.filter(pc.invert(in_flight)))
+        case.left = still.filter(in_flight) or None
 
     def _moved(self, case: _Case, keys: pa.Table, since: Position, at: TableState) -> pa.Array | None:
         """Those of *keys* with a logged change that the target may not have had; None: any key may have one."""
@@ -502,7 +504,7 @@ def _shape(case: _Case, target: Target) -> Shape:
             raise TerminalError(
                 "SCHEMA_CHANGED",
                 f"column {name!r} is {both[0]} at the source and {both[-1]} at the target",
-                way_out="a changed type needs a reload",
+                next_step="a changed type needs a reload",
             )
         columns.append(LandingColumn(name, kind))
     folded = Counter(column.name.casefold() for column in columns)
@@ -510,13 +512,13 @@ def _shape(case: _Case, target: Target) -> Shape:
         raise TerminalError(
             "COLUMN_NAME_INVALID",
             f"columns {twins} differ in case only",
-            way_out="spell them alike at source and target",
+            next_step="spell them alike at source and target",
         )
     case.reasons += [f"the target has no column {name!r}" for name in source if there and name not in there]
     case.reasons += [f"the source has no column {name!r}" for name in there if name not in source]
     split = case.source.split
     if missing := [name for name in case.table.key if name not in source]:
-        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="correct `key`")
+        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", next_step="correct `key`")
     if split is None:
         return Shape(tuple(columns), tuple(case.table.key))
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)

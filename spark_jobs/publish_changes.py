@@ -55,7 +55,7 @@ def _published(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequen
     stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
     held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}
     report = look(mirror, ledger)
-    return published._replace(stopped=stopped, held=held, losses=report.lost, told=report.document())
+    return published._replace(stopped=stopped, held=held, losses=report.lost, loss_report=report.document())
 
 
 def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None) -> Published | None:

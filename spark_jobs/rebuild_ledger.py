@@ -92,10 +92,10 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         tables = [_found_table(store, table, objects[table.folder], pool) for table in mirror.targets]
     if not any(table.files or table.incarnation for table in tables):
-        way_out = (
+        next_step = (
             "name a new `ledger` and a new `change_log` in the mirror file: it starts from scratch, nothing is lost"
         )
-        raise _not_told(mirror, "nothing of this mirror is in the landing zone", way_out)
+        raise _not_reported(mirror, "nothing of this mirror is in the landing zone", next_step)
     _refuse_taken_out(mirror, store, found_log)
     decisions: dict[str, Decision] = {table.source: decide(mirror.name, table, found_log) for table in tables}
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as folder:
@@ -117,8 +117,8 @@ def _refuse_joined(mirror: Mirror, found_log: FoundLog) -> None:
     others = [source for source in sorted(found_log.holding) if source not in named]
     if joined := [source for source in others if mirror.pattern_of(split_source_name(source)) is not None]:
         what = f"the tables {joined} joined by a pattern, and only the ledger knew their keys"
-        way_out = "write them out under `tables`, each with the key that `_metadata.json` in its folder names"
-        raise _not_told(mirror, what, f"{way_out}, and try again")
+        next_step = "write them out under `tables`, each with the key that `_metadata.json` in its folder names"
+        raise _not_reported(mirror, what, f"{next_step}, and try again")
 
 
 def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundLog) -> None:
@@ -131,7 +131,7 @@ def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundL
     # A folder whose files do not say whose they are counts as ours: the other answer would be silent.
     if left := [folder for folder in unnamed if _owner(store, folder) in (None, mirror.name)]:
         what = f"the landing zone holds tables that the mirror file does not name: {left}"
-        raise _not_told(mirror, what, f"name them in the mirror file as they were, rebuild, then {DROP}")
+        raise _not_reported(mirror, what, f"name them in the mirror file as they were, rebuild, then {DROP}")
 
 
 def _owner(store: LandingZoneStore, folder: str) -> str | None:
@@ -147,12 +147,12 @@ def _owner(store: LandingZoneStore, folder: str) -> str | None:
 def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
     newest = newest_in_log(root, mirror.name)
     if newest == 0:
-        way_out = f"restore the change log first; without it, reset each table, or {_START_OVER}"
-        raise _not_told(mirror, "the change log holds no batch of this mirror", way_out)
+        next_step = f"restore the change log first; without it, reset each table, or {_START_OVER}"
+        raise _not_reported(mirror, "the change log holds no batch of this mirror", next_step)
     records = read_records(root, newest)
     if missing := [number for number in range(1, newest + 1) if number not in records]:
         what = f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read"
-        raise _not_told(mirror, what, f"restore the folder `_batches` of the log from a backup, or {_START_OVER}")
+        raise _not_reported(mirror, what, f"restore the folder `_batches` of the log from a backup, or {_START_OVER}")
     return records
 
 
@@ -161,12 +161,12 @@ def _manifest(mirror: Mirror, record: BatchRecord) -> Manifest:
         return Manifest.from_json(record.manifest)
     except TypeError as error:
         what = f"another version of open_mirroring wrote the record of batch {record.number}"
-        way_out = f"install the version that wrote the change log, or {_START_OVER}"
-        raise _not_told(mirror, what, way_out) from error
+        next_step = f"install the version that wrote the change log, or {_START_OVER}"
+        raise _not_reported(mirror, what, next_step) from error
 
 
-def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
-    return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror.name}", way_out=way_out)
+def _not_reported(mirror: Mirror, what: str, next_step: str) -> TerminalError:
+    return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror.name}", next_step=next_step)
 
 
 def _found_log(mirror: Mirror, root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:

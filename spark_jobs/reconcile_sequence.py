@@ -37,7 +37,7 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.schema import REJECTED, ROW_BYTES, bucket_ranges
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.reconcile.before_images import ImagesTask, look_for_contradictions
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
@@ -95,7 +95,7 @@ def reconcile_deep(
         log.log(level, "%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
     if unread := sorted({str(finding.table) for finding in found if finding.code == v.UNREACHABLE}):
         what = f"the store failed under files of {unread}"
-        raise TransientError("UNREACHABLE", what, way_out="check the store, then run this again")
+        raise TransientError("UNREACHABLE", what, next_step="check the store, then run this again")
     if not (known.waiting or any(finding.table is None for finding in in_log)):
         doubtful = {finding.table for finding in found} | {one.table for one in state.counts if one.kind == REJECTED}
         if None not in doubtful:
@@ -128,7 +128,7 @@ def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> tuple[LogReco
         of_log = LogRecord(committed, committed, reader.manifests(), contents, waiting, reader.mirror().dropped)
         if (reader.mirror().committed, reader.tables()) == (committed, states):
             return of_log, records
-    raise TransientError("CHANGED_MEANWHILE", "the ledger kept changing while it was read", way_out="try again")
+    raise TransientError("CHANGED_MEANWHILE", "the ledger kept changing while it was read", next_step="try again")
 
 
 def _note_contradictions(

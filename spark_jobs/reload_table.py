@@ -238,7 +238,7 @@ class _Stopped:
             return
         if declared.keeps_deleted and declared.initial_load is not None:
             return  # as for a reload
-        published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
+        published = [c.name for c in state.columns.columns if not c.content and c.name not in declared.key]
         if declared.chosen.of(published) != published:
             return  # the mirror file leaves out what is published: no one has said whether that is meant
         reason = Reason(self.approver, f"{setting}: {chosen}; {state.stop_code}: {state.stop_what}")

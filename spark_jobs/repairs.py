@@ -127,8 +127,8 @@ def _first_number(reader: LedgerReader, state: TableState, lost: PublishedFile) 
 
 def _impossible(state: TableState, lost: PublishedFile, why: str) -> TerminalError:
     what = f"the content of number {lost.number} of table {state.source!r} cannot be made again: {why}"
-    way_out = "move that very file back under its name, if there is a copy; else reset the table: "
-    return TerminalError("REPAIR_REFUSED", what, way_out=f"{way_out}`open-mirroring reload-table`")
+    next_step = "move that very file back under its name, if there is a copy; else reset the table: "
+    return TerminalError("REPAIR_REFUSED", what, next_step=f"{next_step}`open-mirroring reload-table`")
 
 
 def repair_number(
@@ -152,7 +152,7 @@ def repair_number(
     reader, repairs = LedgerReader(ledger, mirror.name), RepairLedger(ledger, mirror.name)
     done = repairs.join(source, Asked(request, REPAIR, source, str(number)))
     if done is not None and "refused" in done:
-        raise TerminalError("REPAIR_REFUSED", str(done["refused"]), way_out="look at `status` again")
+        raise TerminalError("REPAIR_REFUSED", str(done["refused"]), next_step="look at `status` again")
     if done is not None:
         return Repaired(done["number"], done["rows"], done["etag"])
     state = reader.tables()[source]
@@ -189,7 +189,7 @@ class _Store:
         row = self._state.row
         if marker != protocol.Marker(row.incarnation, row.marker_etag):
             what = f"the folder of table {self._state.source!r} is not the one that the number belongs to"
-            raise TerminalError("REPAIR_REFUSED", what, way_out="follow the next step of INCARNATION_CHANGED first")
+            raise TerminalError("REPAIR_REFUSED", what, next_step="follow the next step of INCARNATION_CHANGED first")
 
     def holds(self, sealed: StagedFile) -> bool:
         """Whether the sealed object is still staged."""
@@ -201,8 +201,8 @@ class _Store:
             found = self._probe(place, number, sealed)
             if found.there and found.digest != sealed.digest:
                 what = f"number {number} of table {self._state.source!r} is there with other content than was sealed"
-                way_out = "find out who wrote it; if the target may have applied it, reset the table: "
-                raise TerminalError("CONFLICT", what, way_out=f"{way_out}`open-mirroring reload-table`")
+                next_step = "find out who wrote it; if the target may have applied it, reset the table: "
+                raise TerminalError("CONFLICT", what, next_step=f"{next_step}`open-mirroring reload-table`")
             if found.there:
                 return found
         return None
@@ -214,7 +214,7 @@ class _Store:
             self._ports.answer(self._state, protocol.Rename(number, sealed))
         if (found := self.seen(number, sealed)) is None:
             what = f"number {number} of table {self._state.source!r} is not there yet"
-            raise TransientError("CHANGED_MEANWHILE", what, way_out=_AGAIN)
+            raise TransientError("CHANGED_MEANWHILE", what, next_step=_AGAIN)
         return found
 
     def _probe(self, place: FilePlace, number: int, sealed: StagedFile) -> protocol.Seen:
@@ -226,7 +226,7 @@ class _Store:
         reply = self._ports.answer(self._state, request)
         if isinstance(reply, protocol.Unknown):
             what = f"the store did not answer for table {self._state.source!r}"
-            raise TransientError("CHANGED_MEANWHILE", what, way_out=_AGAIN)
+            raise TransientError("CHANGED_MEANWHILE", what, next_step=_AGAIN)
         return reply
 
 

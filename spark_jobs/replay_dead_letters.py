@@ -20,8 +20,8 @@ from open_mirroring.config import Mirror
 from open_mirroring.operate.operations import LETTERS
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
+from spark_jobs.dead_letters.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 from spark_jobs.extract.driver import ExtractionDriver
-from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 

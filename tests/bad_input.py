@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from spark_jobs.letters.dead_letters import dead_letters
+from spark_jobs.dead_letters.listing import dead_letters
 from tests.pipeline import Pipeline
 
 DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
@@ -35,15 +35,15 @@ def stopped(pipeline: Pipeline, source: str, code: str, *words: str) -> None:
     assert [word for word in words if word not in (state.stop_what or "")] == [], state.stop_what
     finding = inspect_mirror(pipeline.mirror, pipeline.ledger, record=False)[source]
     assert (finding.verdict, finding.code) == (Verdict.STOP, code)
-    assert len(finding.way_out.split()) > 5 and "do what the message says" not in finding.way_out
+    assert len(finding.next_step.split()) > 5 and "do what the message says" not in finding.next_step
 
 
 def stops(pipeline: Pipeline) -> set[str]:
     return {source for source, state in pipeline.reader.tables().items() if state.stop_code}
 
 
-def listed_ways_out(pipeline: Pipeline) -> dict[tuple[str, int], str]:
+def listed_next_steps(pipeline: Pipeline) -> dict[tuple[str, int], str]:
     """What an operator reads beside each dead letter, by its coordinates."""
     found = dead_letters(pipeline.log, pipeline.reader, 1_000)
     assert not found.more
-    return {(letter.origin, letter.place): letter.way_out for letter in found.letters}
+    return {(letter.origin, letter.place): letter.next_step for letter in found.letters}

@@ -68,7 +68,7 @@ class Story:
 
     def alter(self, kind: str) -> list[Change]:
         """Change the structure, if a column can be changed so; the changes of rows that tell of it, mostly none."""
-        told = self._emptied() if kind == "empty" else []
+        story = self._emptied() if kind == "empty" else []
         data = [name for name in self.columns if name != "id"]
         before = dict(self.columns)
         match kind:
@@ -103,7 +103,7 @@ class Story:
         if before != self.columns or list(before) != list(self.columns):
             self.version += 1
             self.done.append(f"{kind} at {self._place}: {', '.join(f'{n} {t}' for n, t in self.columns.items())}")
-        return [*told, *(self._update(id_) for id_ in list(self.rows))] if kind == "filled" else told
+        return [*story, *(self._update(id_) for id_ in list(self.rows))] if kind == "filled" else story
 
     def truth(self) -> dict[int, dict[str, Any]]:
         """The rows of the source, by key, each value as anybody may compare it."""

@@ -147,7 +147,7 @@ class FaultRun:
 
 
 def perform(job: str, mirror_file: Path, spark: Any) -> Mapping[str, Any]:
-    """Do a job in this process; an error that another run may mend is told, any other one raised."""
+    """Do a job in this process; an error that another run may mend is reported, any other one raised."""
     from open_mirroring.config import load_mirror
     from open_mirroring.errors import MirroringError, TransientError
     from open_mirroring.ledger import open_ledger

@@ -51,7 +51,7 @@ def row(
     **header: str | None,
 ) -> ChangeRow:
     """One row: *values* are those of the data columns."""
-    told: Mapping[str, str | None] = {
+    story: Mapping[str, str | None] = {
         "header__change_seq": sequence(number) if isinstance(number, int) else number,
         "header__change_oper": oper,
         "header__change_mask": bits,
@@ -59,7 +59,7 @@ def row(
         "header__timestamp": "2024-01-01 12:00:00.000000",
         **{f"header__{name}": value for name, value in header.items()},
     }
-    headers = [told.get(column.name) for column in structure.columns if column.name.startswith("header__")]
+    headers = [story.get(column.name) for column in structure.columns if column.name.startswith("header__")]
     return ChangeRow(origin, place, structure, (*headers, *values))
 
 

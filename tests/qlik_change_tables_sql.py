@@ -112,8 +112,8 @@ def ddl(
     control: str = "control",
 ) -> str:
     """SQL by which a task records a statement on a table; *columns* by name: what it does, and the new name."""
-    told = {name: {"columnNewName": to, "action": action} for name, (action, to) in (columns or {}).items()}
-    details = {"owner": table.schema, "table": table.name, "tableNewName": new_name, "version": 2, "columns": told}
+    story = {name: {"columnNewName": to, "action": action} for name, (action, to) in (columns or {}).items()}
+    details = {"owner": table.schema, "table": table.name, "tableNewName": new_name, "version": 2, "columns": story}
     texts = _texts("server", task, table.schema, table.name, sequence, str(at), "2", kind, json.dumps(details))
     return f'INSERT INTO {_quoted(control)}."attrep_ddl_history" VALUES ({texts})'
 

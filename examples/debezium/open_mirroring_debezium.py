@@ -76,8 +76,8 @@ class DebeziumFormat(Format):
             key = named.get("payload", named) if isinstance(named, dict) else None
             columns = tuple(AnnouncedColumn(name, _SQL.get(kind, str(kind))) for name, kind in row.types.items())
             is_change = event.content["payload"].get("op") in ("u", "d")
-            told = tuple(key) if isinstance(key, dict) else None
-            yield Announced(event.schema, event.table, columns, told, changes_rows=is_change, sender=event.epoch)
+            stated = tuple(key) if isinstance(key, dict) else None
+            yield Announced(event.schema, event.table, columns, stated, changes_rows=is_change, sender=event.epoch)
 
 
 class DebeziumDecoder(TableChanges):
@@ -85,7 +85,7 @@ class DebeziumDecoder(TableChanges):
 
     def read(self, body: bytes) -> TableEvent | None:
         """As :meth:`TableChanges.read`; the connector's name and the database stand for the incarnation."""
-        told: list[Any] = [None]
+        stated: list[Any] = [None]
         content = exact_json(body)
         if content is None or (isinstance(content, dict) and content.get("payload", ...) is None):
             return None
@@ -93,10 +93,10 @@ class DebeziumDecoder(TableChanges):
             content = {"payload": content}
         match content:
             case {"payload": {"source": dict(source)}}:
-                told = [source.get(name) for name in ("name", "db", "schema", "table")]
-        if not all(isinstance(part, str) and part for part in told):
+                stated = [source.get(name) for name in ("name", "db", "schema", "table")]
+        if not all(isinstance(part, str) and part for part in stated):
             raise Refusal("MESSAGE_INVALID", "no change event: `source` tells no name, db, schema and table")
-        return TableEvent(f"{told[0]}/{told[1]}", told[2], told[3], content)
+        return TableEvent(f"{stated[0]}/{stated[1]}", stated[2], stated[3], content)
 
     def position(self, content: Any) -> str:
         """As :meth:`TableChanges.position`; a row of the snapshot holds all commits up to the one that it names."""
@@ -168,8 +168,8 @@ class _Row:
         if defaults and not is_old:
             mend = "the converter may have written it for NULL: have the connector leave out defaults"
             raise Refusal("VALUE_INVALID", f"{shown(defaults[0])} has its default; {mend}")
-        told = [n for n in self.columns.kept if not is_old or (image[n] is not None and n not in defaults)]
-        row = {name: self._value(name, image[name]) for name in told}
+        stated = [n for n in self.columns.kept if not is_old or (image[n] is not None and n not in defaults)]
+        row = {name: self._value(name, image[name]) for name in stated}
         return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
     def _value(self, name: str, value: Any) -> str | None:

@@ -38,7 +38,7 @@ class ColumnChoice(NamedTuple):
     @property
     def logs_transactions(self) -> bool:
         """Whether the change log keeps commit time and transaction of each change, as some settings need."""
-        return self.dated or any(tells in OF_TRANSACTIONS for tells, _ in self.extra)
+        return self.dated or any(content in OF_TRANSACTIONS for content, _ in self.extra)
 
     @property
     def is_all(self) -> bool:

@@ -15,9 +15,9 @@ from open_mirroring.changes.logged_change import (
     UPDATE,
     Left,
     Logged,
+    is_on_another,
     is_row,
     standing,
-    stands_on_another,
 )
 
 
@@ -133,7 +133,7 @@ def _row_that_left(
         at = next(index for index, change in enumerate(known) if change.position == newest.position)
         below = standing(known[at + 1 :], ())
         if known[at].operation == UPDATE:
-            rows = [below if stands_on_another(known[at], known) else newest]
+            rows = [below if is_on_another(known[at], known) else newest]
         else:
             rows = [row for row in (newest, below) if row is not None and is_row(left.before, row)]
     found = [row for row in rows if row is not None and row.after is not None]

@@ -63,7 +63,7 @@ class LogPosition(NamedTuple):
             raise TerminalError(
                 "LOG_DAMAGED",
                 f"{text!r} is not a log position",
-                way_out="positions are written major:minor:sub with sub 0 or 1; the change log holds something else",
+                next_step="positions are written major:minor:sub with sub 0 or 1; the change log holds something else",
             )
         return cls(epoch, parts[0], parts[1], int(parts[2]))
 

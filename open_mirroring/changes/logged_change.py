@@ -24,7 +24,7 @@ class Unreadable(NamedTuple):
     text: str
 
 
-class RowUntold(Exception):
+class RowUnknown(Exception):
     """Raised if the log does not show which of two rows left a key by the change *half* (G-115)."""
 
     def __init__(self, half: Logged) -> None:
@@ -36,27 +36,27 @@ class Left(NamedTuple):
     """The old key of a row that changed its key, with the changes of that old key before the move.
 
     *position* and *before* (the before image) belong to the DELETE half of the key change. *changes* are newest first,
-    one per position. *later* are changes after the move that put a row at the old key. Up to the position *untold* the
-    log may lack rows; None: it has them all.
+    one per position. *later* are changes after the move that put a row at the old key. Up to the position *unsure_to*
+    the log may lack rows; None: it has them all.
     """
 
     position: LogPosition
     before: Row | None
     changes: Sequence[Logged]
     later: Sequence[Logged] = ()
-    untold: str | None = None
+    unsure_to: str | None = None
 
 
 class RowColumns(NamedTuple):
     """What is known of a logged row's columns, apart from their values.
 
-    *meaning* converts texts for comparison; None: texts are compared as they are. *telling* are the columns outside the
-    key that every before image contains. *dropped* were dropped at the source, or excluded by the mirror file at some
-    time. *of_reading*: the row has the columns that the table had when it was read, not when it changed.
+    *meaning* converts texts for comparison; None: texts are compared as they are. *always_sent* are the columns outside
+    the key that every before image contains. *dropped* were dropped at the source, or excluded by the mirror file at
+    some time. *of_reading*: the row has the columns that the table had when it was read, not when it changed.
     """
 
     meaning: Meaning | None = None
-    telling: AbstractSet[str] = frozenset()
+    always_sent: AbstractSet[str] = frozenset()
     dropped: Collection[str] = ()
     of_reading: bool = False
 
@@ -105,7 +105,7 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
 
     It is the newest one, with one exception: the DELETE half of a key change does not remove a row that came to this
     key in the same transaction, unless it is that row (G-03). When rows swap keys, the old row's half comes after the
-    new row's arrival. Raises :class:`RowUntold` if the log does not show whose half it is.
+    new row's arrival. Raises :class:`RowUnknown` if the log does not show whose half it is.
     """
     if not changes:
         return None
@@ -114,7 +114,7 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
         return newest
     try:
         earlier = newest_effective(rest)
-    except RowUntold:
+    except RowUnknown:
         return newest  # one of two rows had left before, and this is the change of the other one
     if earlier is None or earlier.position.transaction != newest.position.transaction:
         return newest
@@ -133,11 +133,11 @@ def rests_on_image(changes: Sequence[Logged]) -> bool:
     leaving, rest = changes[0], changes[1:]
     try:
         row = newest_effective(rest)
-    except RowUntold:
+    except RowUnknown:
         return False
     if row is None or row.left is None or row.position.transaction != leaving.position.transaction:
         return False
-    return row.operation != INSERT and not _contradicts(leaving, row) and stands_on_another(row, rest) is None
+    return row.operation != INSERT and not _contradicts(leaving, row) and is_on_another(row, rest) is None
 
 
 def _is_same_row(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
@@ -151,17 +151,17 @@ def _is_same_row(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> boo
         return False
     if row.operation == INSERT and not is_denied:
         return True
-    is_taken = stands_on_another(row, changes)
+    is_taken = is_on_another(row, changes)
     if is_taken is not None:
         return not is_taken
     if not is_denied and not _has_every_value(leaving, row):
-        raise RowUntold(leaving)
+        raise RowUnknown(leaving)
     return not is_denied
 
 
 def _contradicts(leaving: Logged, row: Logged) -> bool:
-    told = _readable(leaving.before, row)
-    return told is not None and not is_row(told, row)
+    readable = _readable(leaving.before, row)
+    return readable is not None and not is_row(readable, row)
 
 
 def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
@@ -174,7 +174,7 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
     return newest
 
 
-def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
+def is_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
     """Whether a row came to a key at which another row still is; None if the log may lack that other row.
 
     No key keeps two rows, so the first departure after that is the other row's. *changes* are newest first.
@@ -186,10 +186,10 @@ def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
         return False  # it has left
     try:
         below = newest_effective(changes[at + 1 :])
-    except RowUntold:
+    except RowUnknown:
         return None
-    untold = None if change.left is None else change.left.untold
-    if untold is not None and (below is None or below.position.order <= untold):
+    unsure_to = None if change.left is None else change.left.unsure_to
+    if unsure_to is not None and (below is None or below.position.order <= unsure_to):
         return None
     return below is not None and below.after is not None
 
@@ -213,8 +213,8 @@ def _readable(before: Row | None, change: Logged) -> Row | None:
 
 def _has_every_value(half: Logged, row: Logged) -> bool:
     """Whether a before image has every value that distinguishes a row, and there are such values."""
-    told = _readable(half.before, row) or {}
-    return bool(row.columns.telling) and row.columns.telling <= told.keys()
+    readable = _readable(half.before, row) or {}
+    return bool(row.columns.always_sent) and row.columns.always_sent <= readable.keys()
 
 
 def same_content(one: Logged, other: Logged) -> bool:

@@ -33,7 +33,7 @@ from open_mirroring.changes.completion import deciding
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import (
     Logged,
-    RowUntold,
+    RowUnknown,
     rests_on_image,
     same_content,
 )
@@ -88,7 +88,7 @@ def plan_key(
         keeps: whether deleted rows stay at the target with their last values (G-192).
 
     Raises:
-        RowUntold: it cannot be decided which of two rows left the key last.
+        RowUnknown: it cannot be decided which of two rows left the key last.
     """
 
     def is_fresh(change: Logged) -> bool:
@@ -103,7 +103,7 @@ def plan_key(
     try:
         held = [c for c in unique if not is_fresh(c)]
         had = deciding(held, untypable, lambda change: not is_fresh(change), keeps=keeps)
-    except RowUntold:
+    except RowUnknown:
         had = None
     if newest is None or (had is not None and newest == had):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)

@@ -204,12 +204,12 @@ def unseen_reload() -> TerminalError:
     return TerminalError(
         RELOAD_UNCLEAR,
         "the source has not loaded this table again: no new full load was found",
-        way_out="there is nothing to accept; to rebuild the table, run `open-mirroring reload-table`",
+        next_step="there is nothing to accept; to rebuild the table, run `open-mirroring reload-table`",
     )
 
 
 def _unclear(what: str) -> TerminalError:
-    return TerminalError(RELOAD_UNCLEAR, f"the log does not show {what}", way_out=_WITH_A_LOAD)
+    return TerminalError(RELOAD_UNCLEAR, f"the log does not show {what}", next_step=_WITH_A_LOAD)
 
 
 def unclear_change(position: str, partition: str) -> TerminalError:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import Logged, RowUntold, standing
+from open_mirroring.changes.logged_change import Logged, RowUnknown, standing
 from open_mirroring.changes.plan_rule import distinct, is_new
 
 
@@ -48,7 +48,7 @@ def plan_versions(
     new = {one.position for one in unique if is_new(one, published_batch, published_position)}
     try:
         held = versions([one for one in unique if one.position not in new], untypable)
-    except RowUntold:
+    except RowUnknown:
         held = []
     ends = {one.began.position: _end(one) for one in held}
     found = versions(unique, untypable)

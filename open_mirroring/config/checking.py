@@ -58,8 +58,8 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
         return
     path = mirror.resolve(source.path)
     if not _readable(path):
-        way_out = "mount or create the folder, or fix `source.path`; it may be empty, but it must be there"
-        yield mirror.problem(("source", "path"), "PLACE_MISSING", f"{path} is not there or not readable", way_out)
+        next_step = "mount or create the folder, or fix `source.path`; it may be empty, but it must be there"
+        yield mirror.problem(("source", "path"), "PLACE_MISSING", f"{path} is not there or not readable", next_step)
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
@@ -75,8 +75,8 @@ def _writable(mirror: Mirror) -> Iterator[Problem]:
     for setting, text in places:
         reason = _why_not_writable(mirror.resolve(text))
         if reason:
-            way_out = "give the user of this process the right to write there, or choose another folder"
-            yield mirror.problem(setting, "ACCESS_DENIED", reason, way_out)
+            next_step = "give the user of this process the right to write there, or choose another folder"
+            yield mirror.problem(setting, "ACCESS_DENIED", reason, next_step)
 
 
 def _ledger(mirror: Mirror) -> Iterator[Problem]:
@@ -88,12 +88,12 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
     if url.drivername == "sqlite":
         file = Path(url.database or "")
         reason = _why_no_sqlite(file) if file.exists() else _why_not_writable(file.parent)
-        way_out = "choose a place where this process can create a SQLite file, or name a PostgreSQL database"
+        next_step = "choose a place where this process can create a SQLite file, or name a PostgreSQL database"
     else:
         reason = _why_no_postgresql(url.render_as_string(False), f"{url.host}:{url.port or 5432}")
-        way_out = "start the database, or fix host, port, database and login of the connection"
+        next_step = "start the database, or fix host, port, database and login of the connection"
     if reason:
-        yield mirror.problem(("ledger",), "UNREACHABLE", reason, way_out)
+        yield mirror.problem(("ledger",), "UNREACHABLE", reason, next_step)
 
 
 def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
@@ -107,8 +107,8 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                     yield from _storage(mirror, (*setting, "path"), load.path, load.connection)
                 elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
                     what = f"{path} is not there, not readable, or empty"
-                    way_out = "put the export there, or fix `path`"
-                    yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, way_out)
+                    next_step = "put the export there, or fix `path`"
+                    yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, next_step)
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
@@ -129,8 +129,8 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
     except MirroringError as error:
         yield mirror.problem_of(setting, error)
         return
-    what, way_out = f"nothing is below {place}", "fix the path, or wait until the first file is there"
-    yield mirror.problem(setting, "PLACE_MISSING", what, way_out)
+    what, next_step = f"nothing is below {place}", "fix the path, or wait until the first file is there"
+    yield mirror.problem(setting, "PLACE_MISSING", what, next_step)
 
 
 def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace, *, written: bool) -> Iterator[Problem]:

@@ -62,7 +62,7 @@ def resolve(name: str) -> Connection:
             "CONNECTION_INVALID",
             f"the connection {name!r} is not set",
             where=variable(name),
-            way_out=f"set the variable in the environment of the process, in JSON form: {_FORM}",
+            next_step=f"set the variable in the environment of the process, in JSON form: {_FORM}",
         )
     return parsed(name, text)
 
@@ -94,7 +94,7 @@ def invalid(name: str, what: str) -> TerminalError:
         "CONNECTION_INVALID",
         f"the connection {name!r} cannot be used: {what}",
         where=variable(name),
-        way_out=f"write it in Airflow's JSON form: {_FORM}",
+        next_step=f"write it in Airflow's JSON form: {_FORM}",
     )
 
 

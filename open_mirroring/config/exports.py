@@ -41,5 +41,5 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
         "STREAM_FROM_INVALID",
         f"the file that shows where the export begins in the stream {reason}",
         where=str(file),
-        way_out=f"write a JSON object with {_KEY!r}: the last commit LSN before the export began, or 'beginning'",
+        next_step=f"write a JSON object with {_KEY!r}: the last commit LSN before the export began, or 'beginning'",
     )

@@ -11,7 +11,7 @@ from open_mirroring.config import secret_scan
 from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.config.names import check_path, refusal, unfit, why_elsewhere
 
-_WAY_OUT = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
+_NEXT_STEP = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
 _POSTGRESQL = "postgresql+psycopg2"
 _DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", _POSTGRESQL)
 _OPTIONS = ("application_name", "connect_timeout", "options", "sslcert", "sslkey", "sslmode", "sslrootcert")
@@ -25,18 +25,18 @@ def check_url(text: str) -> str:
     except (ArgumentError, ValueError):
         url = None  # raised below: the parser's errors may repeat the text
     if url is None:
-        raise unfit("this is not a URL of a ledger", _WAY_OUT)
+        raise unfit("this is not a URL of a ledger", _NEXT_STEP)
     if url.password is not None or any("password" in option for option in url.query):
-        raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.WAY_OUT)
+        raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.NEXT_STEP)
     if url.drivername not in _DRIVERS:
-        raise unfit("a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
+        raise unfit("a ledger lives in SQLite or PostgreSQL", _NEXT_STEP)
     database = url.database or ""
     if url.drivername.startswith("sqlite"):
         if url.host or database in ("", ":memory:") or database.startswith("file:"):
-            raise unfit("a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT)
+            raise unfit("a SQLite ledger is a file, and sqlite:// needs three slashes before it", _NEXT_STEP)
         check_path(database)
     elif not database:
-        raise unfit("the URL names no database", _WAY_OUT)
+        raise unfit("the URL names no database", _NEXT_STEP)
     return text
 
 

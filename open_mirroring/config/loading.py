@@ -93,7 +93,7 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
 
 def _problem(file: Path, tree: YamlTree, found: Mistake) -> Problem:
     line = found.line or tree.line_of(found.path)
-    return Problem(found.code, file, line, path_text(found.path), found.what, found.way_out)
+    return Problem(found.code, file, line, path_text(found.path), found.what, found.next_step)
 
 
 def _text(file: Path) -> str | Problem:

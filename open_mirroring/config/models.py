@@ -520,14 +520,14 @@ class Mirror(Section):
             path = path[:-1]
         return self._origin.lines.get(path, 1)
 
-    def problem(self, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
+    def problem(self, path: SettingPath, code: str, what: str, next_step: str) -> Problem:
         """Describe a problem with a setting, with its line in the file."""
-        return Problem(code, self.file, self.line_of(path), path_text(path), what, way_out)
+        return Problem(code, self.file, self.line_of(path), path_text(path), what, next_step)
 
     def problem_of(self, path: SettingPath, error: MirroringError) -> Problem:
         """Convert an error to a problem with the setting that caused it."""
         place = f" ({error.where})" if error.where else ""
-        return self.problem(path, error.code, f"{error.what}{place}", error.way_out)
+        return self.problem(path, error.code, f"{error.what}{place}", error.next_step)
 
     def ledger_url(self) -> str:
         """The SQLAlchemy URL of the ledger, secrets included: never print it. Raises ``CONNECTION_INVALID``."""
@@ -591,8 +591,8 @@ def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterato
     hashing: Hashing | None = before.get("hash")
     for at, entry in enumerate(entries):
         if entry.hash and hashing is None and "hash" in before:
-            what, way_out = "no salt for the hashes is set", "add `hash: {salt: CONNECTION}`"
-            yield Mistake((at, "hash"), "CONFIG_INVALID", what, way_out)
+            what, next_step = "no salt for the hashes is set", "add `hash: {salt: CONNECTION}`"
+            yield Mistake((at, "hash"), "CONFIG_INVALID", what, next_step)
         elif isinstance(entry, Table) and hashing is not None and (refused := hashed_key(entry.key, hashing.columns)):
             yield unfit((at, "key"), *refused)
 
@@ -610,14 +610,14 @@ def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
 def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     source: Source | None = before.get("source")
     what = "only the commits of change events divide a stream exactly"
-    way_out = "make the export while nothing changes, and set `handover: quiesced`; or give the table a key"
+    next_step = "make the export while nothing changes, and set `handover: quiesced`; or give the table a key"
     kept = "only a table that a task keeps next to the change tables of `source` may stay as it was loaded"
     leave = "leave `stream_from` out, or read the table by the connection of `source`"
     for index, entry in enumerate(entries):
         load = entry.initial_load
         exact = isinstance(load, ExportLoad) and load.handover == "exact"
         if exact and source is not None and source.format != "sqlserver-ces":
-            yield unfit((index, "initial_load", "handover"), what, way_out)
+            yield unfit((index, "initial_load", "handover"), what, next_step)
         stays_in = load.connection if isinstance(load, JdbcLoad) and load.stream_from is not None else None
         if stays_in is not None and source is not None and not keeps_tables(source, stays_in):
             yield unfit((index, "initial_load", "stream_from"), kept, leave)

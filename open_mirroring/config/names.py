@@ -31,14 +31,14 @@ _BIDIRECTIONAL = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u20
 _MAX_COLUMN = 128
 
 
-def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
+def refusal(code: str, what: str, next_step: str) -> PydanticCustomError:
     """Build a pydantic error with our *code* as type; braces in its texts are not taken for placeholders."""
-    return PydanticCustomError(code, "{what}", {"what": what, "way_out": way_out})
+    return PydanticCustomError(code, "{what}", {"what": what, "next_step": next_step})
 
 
-def unfit(what: str, way_out: str) -> PydanticCustomError:
+def unfit(what: str, next_step: str) -> PydanticCustomError:
     """Build a pydantic error with the code ``CONFIG_INVALID``."""
-    return refusal("CONFIG_INVALID", what, way_out)
+    return refusal("CONFIG_INVALID", what, next_step)
 
 
 class SourceName(NamedTuple):
@@ -107,7 +107,7 @@ def target_folder(target: str) -> str:
     try:
         return table_folder(*parts) if len(parts) == 2 else table_folder(None, target)
     except TerminalError as error:
-        raise refusal(error.code, error.what, error.way_out) from None
+        raise refusal(error.code, error.what, error.next_step) from None
 
 
 def check_target(target: str) -> str:
@@ -118,26 +118,26 @@ def check_target(target: str) -> str:
 
 def check_column(name: str) -> str:
     """Refuse a column name that is reserved by the target (F-50) or ambiguous to readers."""
-    way_out = "rename the column at the source, or leave it out with `columns`"
+    next_step = "rename the column at the source, or leave it out with `columns`"
     if not name or len(name) > _MAX_COLUMN:
-        raise unfit(f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
+        raise unfit(f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", next_step)
     if name.casefold() == ROW_MARKER.casefold():
-        raise refusal("COLUMN_NAME_INVALID", f"the target reserves the column name {name!r}", way_out)
+        raise refusal("COLUMN_NAME_INVALID", f"the target reserves the column name {name!r}", next_step)
     if any(c in _BIDIRECTIONAL or unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in name):
-        raise unfit(f"the column name {name!r} holds a control or direction character", way_out)
+        raise unfit(f"the column name {name!r} holds a control or direction character", next_step)
     return name
 
 
 def check_distinct(names: Sequence[str]) -> None:
     """Refuse names that are equal except for case, as the target compares them."""
-    way_out = "list each column once, spelled as at the source"
+    next_step = "list each column once, spelled as at the source"
     seen: dict[str, str] = {}
     for name in names:
         twin = seen.get(name.casefold())
         if twin == name:
-            raise refusal("COLUMN_NAME_INVALID", f"column {name!r} is listed twice", way_out)
+            raise refusal("COLUMN_NAME_INVALID", f"column {name!r} is listed twice", next_step)
         if twin is not None:
-            raise refusal("COLUMN_NAME_INVALID", f"columns {twin!r} and {name!r} differ in case only", way_out)
+            raise refusal("COLUMN_NAME_INVALID", f"columns {twin!r} and {name!r} differ in case only", next_step)
         seen[name.casefold()] = name
 
 
@@ -170,19 +170,19 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
     if is_address(path) or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
-        way_out = (
+        next_step = (
             "if the setting accepts object storage, write {path: ADDRESS, connection: NAME}; else name a local path"
         )
-        return "an address of object storage needs its connection", way_out
+        return "an address of object storage needs its connection", next_step
     if re.match(r"[A-Za-z]:[\\/]|\\\\", path):
-        way_out = "mount the disk or share, and write the path of the mount: /mnt/share/events"
-        return "this is a path of Windows", way_out
+        next_step = "mount the disk or share, and write the path of the mount: /mnt/share/events"
+        return "this is a path of Windows", next_step
     found = _EXPANDED.search(re.sub(r"(?:^|(?<=/))\./[^/]*", "", path))
     if found is None:
         return None
-    way_out = "write the path in full, or relative to the home folder of the mirrors; write ./ before the name of a "
-    way_out += "folder that is really called so"
-    return "`~` and variables such as $HOME, ${HOME} or %HOME% are not expanded in a path", way_out
+    next_step = "write the path in full, or relative to the home folder of the mirrors; write ./ before the name of a "
+    next_step += "folder that is really called so"
+    return "`~` and variables such as $HOME, ${HOME} or %HOME% are not expanded in a path", next_step
 
 
 def check_path(path: str) -> str:
@@ -190,8 +190,8 @@ def check_path(path: str) -> str:
     if (elsewhere := why_elsewhere(path)) is not None:
         raise unfit(*elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
-        way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
-        raise unfit("a path has no control character and no blank at its ends", way_out)
+        next_step = "write a path relative to the home folder of the mirrors, or an absolute one"
+        raise unfit("a path has no control character and no blank at its ends", next_step)
     return path
 
 
@@ -208,8 +208,8 @@ def check_stored_place(text: str) -> str:
         raise unfit("a local path needs no connection", "write it without connection, as a text, or name an address")
     if not re.fullmatch(r"[\w .=-]+", check_place(text).partition("://")[2].replace("/", "").replace("@", "")):
         # delta-rs decodes such names once in one call and twice in another.
-        way_out = "choose a path of letters, digits, blanks and . _ = -"
-        raise unfit("a Delta table does not bear every character in its address", way_out)
+        next_step = "choose a path of letters, digits, blanks and . _ = -"
+        raise unfit("a Delta table does not bear every character in its address", next_step)
     return text
 
 
@@ -220,15 +220,15 @@ def check_place(text: str) -> str:
     try:
         parse_address(text)
     except TerminalError as error:
-        raise refusal(error.code, error.what, error.way_out) from None
+        raise refusal(error.code, error.what, error.next_step) from None
     return text
 
 
 def check_connection_of(text: str, connection: str | None) -> str | None:
     """Refuse an address without the name of a connection, and a local path with one."""
     if is_address(text) and connection is None:
-        way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
-        raise unfit("object storage needs a connection", way_out)
+        next_step = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
+        raise unfit("object storage needs a connection", next_step)
     if text and not is_address(text) and connection is not None:
         raise unfit("a local path needs no connection", "leave `connection` out")
     return connection

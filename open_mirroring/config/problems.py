@@ -50,11 +50,11 @@ class Problem(NamedTuple):
     line: int
     path: str
     what: str
-    way_out: str
+    next_step: str
 
     def __str__(self) -> str:
         setting = f"{self.path}: " if self.path else ""
-        return f"{self.file}:{self.line}: {self.code}: {setting}{self.what}. Next step: {self.way_out}"
+        return f"{self.file}:{self.line}: {self.code}: {setting}{self.what}. Next step: {self.next_step}"
 
 
 class ConfigError(TerminalError):
@@ -67,7 +67,7 @@ class ConfigError(TerminalError):
             "CONFIG_INVALID",
             f"{count} {'mistake' if count == 1 else 'mistakes'} found:\n" + "\n".join(map(str, self.problems)) + "\n",
             where=", ".join(sorted({str(problem.file) for problem in self.problems})),
-            way_out="fix every line named above, then run `open-mirroring check` on the file",
+            next_step="fix every line named above, then run `open-mirroring check` on the file",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -80,7 +80,7 @@ class Mistake(NamedTuple):
     path: SettingPath
     code: str
     what: str
-    way_out: str
+    next_step: str
     line: int = 0
 
 
@@ -91,23 +91,23 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
     if location and (error["type"] == "extra_forbidden" or not _is_tag(location[-1])):
         path = (*path, location[-1])
     kind, context = error["type"], error.get("ctx", {})
-    if "way_out" in context:
-        return Mistake(path, kind, context["what"], context["way_out"])
+    if "next_step" in context:
+        return Mistake(path, kind, context["what"], context["next_step"])
     name = str(path[-1]) if path else ""
     if kind == "extra_forbidden":
         here = _models_at(root, location[:-1])
         known = sorted({setting for model in here for setting in _fields(model)})
         close = difflib.get_close_matches(name, known, n=1)
-        way_out = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-        return Mistake(path, "CONFIG_INVALID", f"there is no setting {name!r} here", way_out)
+        next_step = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+        return Mistake(path, "CONFIG_INVALID", f"there is no setting {name!r} here", next_step)
     if kind == "missing":
         return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", _described(root, location))
     if kind == "literal_error":
         # The vocabulary is part of the message; the value is only used to guess.
         vocabulary = _vocabulary(root, location)
         close = difflib.get_close_matches(str(error["input"]), vocabulary, n=1)
-        way_out = f"did you mean {close[0]!r}?" if close else _described(root, location)
-        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
+        next_step = f"did you mean {close[0]!r}?" if close else _described(root, location)
+        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(vocabulary)}", next_step)
     if kind in _KINDS:
         return Mistake(
             path, "CONFIG_INVALID", f"the value must be {_KINDS[kind]}", _expected_kind(kind, error["input"])

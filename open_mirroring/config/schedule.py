@@ -24,12 +24,12 @@ _DAYS_AHEAD = 366 * 8
 def check_cron(text: str) -> str:
     """Refuse a text that is not a cron expression of five fields (minute, hour, day of month, month, weekday)."""
     fields = text.split()
-    way_out = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
+    next_step = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
     if len(fields) != len(_FIELDS):
-        raise unfit(f"a schedule has five fields, this has {len(fields)}", way_out)
+        raise unfit(f"a schedule has five fields, this has {len(fields)}", next_step)
     for field, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
         if not all(_values(item, low, high, names) for item in field.casefold().split(",")):
-            raise unfit(f"the {name} of the schedule is not in {low} to {high}", way_out)
+            raise unfit(f"the {name} of the schedule is not in {low} to {high}", next_step)
     return text
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-WAY_OUT = "take it out, change it where it is valid (it was in a file), and name a connection that holds the new one"
+NEXT_STEP = "take it out, change it where it is valid (it was in a file), and name a connection that holds the new one"
 
 _KEY = re.compile(
     r"passw(or)?d|passphrase|^pwd$|secret|token|credential|^sas$|sas(url|uri|key)|(account|access|api|private)key"

@@ -92,7 +92,7 @@ class ExtraColumns(Section):
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
         """The configured properties of a change, each with the name of its column at the target."""
-        return tuple((tells, name) for tells, name in self.model_dump().items() if name is not None)
+        return tuple((content, name) for content, name in self.model_dump().items() if name is not None)
 
 
 class DeadLetters(Section):

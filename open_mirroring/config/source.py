@@ -48,8 +48,8 @@ _BINARY = "How binary values are spelled in JSON. Default: hex, with or without 
 
 def _topic(name: str) -> str:
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
-        way_out = "use letters, digits, dots, underscores and hyphens; patterns are not taken"
-        raise names.unfit(f"{name!r} is no name of a topic", way_out)
+        next_step = "use letters, digits, dots, underscores and hyphens; patterns are not taken"
+        raise names.unfit(f"{name!r} is no name of a topic", next_step)
     return name
 
 
@@ -465,15 +465,17 @@ def check_complete_position(source: AnySource) -> None:
     if isinstance(source, ChangeTablesInDatabase):
         if source.partitions is None:
             what = "without closed partitions a lower change_seq may be committed after a higher one was read"
-            way_out = "switch Change Data Partitioning on, and name its control table in `partitions`"
-            raise names.unfit(what, f"{way_out}; or {key}")
+            next_step = "switch Change Data Partitioning on, and name its control table in `partitions`"
+            raise names.unfit(what, f"{next_step}; or {key}")
         return
     if not isinstance(source, ChangeEvents | Messages):
         raise names.unfit("this format has no complete position", key)
     if isinstance(source, ChangeEvents) and source.partition_key_scheme == "none":
         what = "changes spread round robin over partitions have no complete position"
-        way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
-        raise names.unfit(what, f"{way_out}; or {key}")
+        next_step = (
+            "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
+        )
+        raise names.unfit(what, f"{next_step}; or {key}")
     if isinstance(source, InLines) and source.layout == "bare":
         what = "bare lines do not show the partition that a message came from"
         raise names.unfit(what, f"use the layout wrapped; or {key}")
@@ -500,5 +502,5 @@ def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None
             f"change event streaming leaves out columns of these types, so that loaded values would become NULL with "
             f"the first change of their row: {', '.join(found[:5])}",
             where=where,
-            way_out="list `columns` without them in the mirror file",
+            next_step="list `columns` without them in the mirror file",
         )

@@ -123,8 +123,8 @@ class DelimitedText(Section):
         for name, kind in columns.items():
             if kind not in DATA_TYPES:
                 what = f"delimited text has no type {kind!r} for the column {name!r}"
-                way_out = f"choose from {', '.join(DATA_TYPES)}; with a decimal column leave `delimited_text` out"
-                raise names.refusal("TYPE_UNSUPPORTED", what, way_out)
+                next_step = f"choose from {', '.join(DATA_TYPES)}; with a decimal column leave `delimited_text` out"
+                raise names.refusal("TYPE_UNSUPPORTED", what, next_step)
         return columns
 
     @field_validator("extension")
@@ -132,8 +132,8 @@ class DelimitedText(Section):
     def _extension(cls, extension: str) -> str:
         letters = extension.isascii() and extension.isalnum() and extension == extension.lower()
         if not letters or len(extension) > 16 or extension == PARQUET:
-            way_out = "up to 16 lower-case letters and digits: csv, tsv, psv"
-            raise names.unfit(f"{extension!r} can be no extension of text files", way_out)
+            next_step = "up to 16 lower-case letters and digits: csv, tsv, psv"
+            raise names.unfit(f"{extension!r} can be no extension of text files", next_step)
         return extension
 
     @field_validator("null_value")
@@ -141,8 +141,8 @@ class DelimitedText(Section):
     def _null_value(cls, null_value: str) -> str:
         is_value = null_value.casefold() in ("true", "false", "nan", "inf", "infinity")
         if is_value or not re.fullmatch(_NULL_VALUE, null_value):
-            way_out = "choose a word that no value is, such as __null__, or leave `null_value` out"
-            raise names.unfit(f"{null_value!r} cannot stand for NULL in files of text", way_out)
+            next_step = "choose a word that no value is, such as __null__, or leave `null_value` out"
+            raise names.unfit(f"{null_value!r} cannot stand for NULL in files of text", next_step)
         return null_value
 
     @property
@@ -806,15 +806,15 @@ class Table(Section):
     def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
         what = "without a key a row that both the load and the stream bring would be there twice"
         if isinstance(load, JdbcLoad) and load.handover is None:
-            way_out = (
+            next_step = (
                 "set `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
             )
-            way_out += "the stream begins behind that; else load an export, or give the table a key"
-            raise names.unfit(f"{what}, and a database is read while it changes", way_out)
+            next_step += "the stream begins behind that; else load an export, or give the table a key"
+            raise names.unfit(f"{what}, and a database is read while it changes", next_step)
         if load.handover is None:
-            way_out = "set `handover: quiesced` if nothing changed between the export and the first change of the "
-            way_out += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
-            raise names.unfit(what, f"{way_out}give the table a key")
+            next_step = "set `handover: quiesced` if nothing changed between the export and the first change of the "
+            next_step += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
+            raise names.unfit(what, f"{next_step}give the table a key")
         if info.data.get("delimited_text") is not None:
             what = "rows of a load that goes through the log are distinguished by their key"
             raise names.unfit(what, "leave `delimited_text` out, or the initial load")
@@ -905,8 +905,8 @@ class TablePattern(Section):
         except ValidationError as error:
             first = error.errors()[0]
             context = first.get("ctx", {})
-            way_out = context.get("way_out", "fix the pattern")
-            raise names.refusal(first["type"], context.get("what", first["msg"]), way_out) from None
+            next_step = context.get("next_step", "fix the pattern")
+            raise names.refusal(first["type"], context.get("what", first["msg"]), next_step) from None
         return prove
 
     def fits(self, name: names.SourceName) -> bool:
@@ -961,14 +961,14 @@ TableEntry = Annotated[
 ]
 
 
-def unfit(path: SettingPath, what: str, way_out: str) -> Mistake:
+def unfit(path: SettingPath, what: str, next_step: str) -> Mistake:
     """Describe a setting of a table that contradicts another one; *path* begins with the index of the table."""
-    return Mistake(path, "CONFIG_INVALID", what, way_out)
+    return Mistake(path, "CONFIG_INVALID", what, next_step)
 
 
 def refuse(found: Iterable[Mistake]) -> None:
     """Raise one ValidationError for all mistakes; does nothing if there are none."""
-    errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found]
+    errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.next_step), loc=c.path, input=None) for c in found]
     if errors:
         raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 

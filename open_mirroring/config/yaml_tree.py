@@ -54,7 +54,7 @@ class YamlTree:
         for number, words in enumerate(text.split("\n"), start=1):
             if number not in reported and secret_scan.text_smells(words):
                 what = "this line looks as if it held a secret"
-                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.WAY_OUT, number))
+                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, number))
 
     def line_of(self, path: SettingPath) -> int:
         """The line of a setting, or of the nearest enclosing setting in the file."""
@@ -66,9 +66,9 @@ class YamlTree:
         """Whether the value at *path*, or one around it, was a secret."""
         return any(path[:length] in self.withheld for length in range(len(path) + 1))
 
-    def _broken(self, line: int, what: str, way_out: str) -> None:
+    def _broken(self, line: int, what: str, next_step: str) -> None:
         self.data = None
-        self.findings.append(Mistake((), "CONFIG_INVALID", what, way_out, line))
+        self.findings.append(Mistake((), "CONFIG_INVALID", what, next_step, line))
 
     def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath, above: tuple[int, ...]) -> Any:
         self._values += 1
@@ -102,13 +102,13 @@ class YamlTree:
             line = key_node.start_mark.line + 1
             key = self._key(key_node)
             if key is None:
-                way_out = "write a plain name, in quotes if it looks like a number, a date or a yes/no"
-                self.findings.append(Mistake(path, "CONFIG_INVALID", "a key here is not text", way_out, line))
+                next_step = "write a plain name, in quotes if it looks like a number, a date or a yes/no"
+                self.findings.append(Mistake(path, "CONFIG_INVALID", "a key here is not text", next_step, line))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
             if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
                 what = "this setting looks like a secret"
-                self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.WAY_OUT, line))
+                self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, line))
                 continue
             place = (*path, key)
             self.lines[place] = line
@@ -138,7 +138,7 @@ class YamlTree:
         if secret_scan.text_smells(str(node.value)):
             self.withheld.add(path)
             what = "this value looks like a secret"
-            self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.WAY_OUT, line))
+            self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, line))
             return WITHHELD
         try:
             value = loader.construct_object(node)
@@ -170,6 +170,8 @@ def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
     mark = error.context_mark if is_earlier else error.problem_mark or error.context_mark
     # The parser quotes aliases and tags, which are file content (`password: *hunter2`), but also its own words.
     reason = re.sub(r"""(['"])(.*?)\1""", lambda m: m[0] if len(m[2]) < 2 or m[2][0] in "<\\" else "'…'", problem)
-    way_out = "correct the indentation (by spaces, no tabs), quotes, brackets or colons there (a space follows each); "
-    way_out += "text with special characters belongs in quotes"
-    return (mark.line + 1 if mark else 1, f"the text is no YAML: {reason}", way_out)
+    next_step = (
+        "correct the indentation (by spaces, no tabs), quotes, brackets or colons there (a space follows each); "
+    )
+    next_step += "text with special characters belongs in quotes"
+    return (mark.line + 1 if mark else 1, f"the text is no YAML: {reason}", next_step)

@@ -168,7 +168,7 @@ class FabricApi:
             "UNREACHABLE",
             f"an operation of the Fabric API is not done after {waited:.0f} s",
             where=path,
-            way_out="call again: what is done is found",
+            next_step="call again: what is done is found",
         )
 
     def _document(self, answer: Answer, path: str) -> dict[str, Any]:
@@ -227,8 +227,8 @@ def _refused(answer: Answer, path: str, error: str = "") -> TerminalError:
         "SERVICE_REFUSED",
         f"the Fabric API refuses: {described(answer)}{', ' + said if said else ''}",
         where=path,
-        way_out="look the code up in the documentation of this call; the identity needs Contributor in the workspace, "
-        "and the tenant has to let it use Fabric APIs",
+        next_step="look the code up in the documentation of this call; the identity needs Contributor in the "
+        "workspace, and the tenant has to let it use Fabric APIs",
     )
 
 
@@ -237,5 +237,5 @@ def _not_understood(path: str) -> TransientError:
         "UNREACHABLE",
         "an answer of the Fabric API cannot be understood",
         where=path,
-        way_out="call again; if it stays so, this version is too old for the API",
+        next_step="call again; if it stays so, this version is too old for the API",
     )

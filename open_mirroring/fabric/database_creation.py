@@ -39,7 +39,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
                 "PLACE_MISSING",
                 "the workspace holds no mirrored database of this GUID, or does not show it to this login",
                 where=str(mirror.file),
-                way_out="correct `landing_zone.item`; to have the database made, give workspace and item by name",
+                next_step="correct `landing_zone.item`; to have the database made, give workspace and item by name",
             )
     else:
         identity = api.find_workspace(workspace)
@@ -48,7 +48,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
                 "PLACE_MISSING",
                 f"the login sees no workspace {workspace!r}",
                 where=str(mirror.file),
-                way_out="make the workspace, and give the identity Contributor in it; or correct the name",
+                next_step="make the workspace, and give the identity Contributor in it; or correct the name",
             )
         name = item.rpartition(".")[0]
         found = api.find_database(identity, name)
@@ -62,7 +62,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
             "PLACE_MISSING",
             "the database mirrors another kind of source, or has no definition",
             where=f"database {found.name}",
-            way_out="name another item, or delete this one if no one needs it",
+            next_step="name another item, or delete this one if no one needs it",
         )
     _report_differences(mirror, definition or {})
     return found
@@ -93,14 +93,14 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
             "TARGET_FAILED",
             "mirroring of the database is stopped; a start would begin from scratch with every table",
             where=f"database {database.name}",
-            way_out="find out who stopped it and why; starting it in Fabric rebuilds every table",
+            next_step="find out who stopped it and why; starting it in Fabric rebuilds every table",
         )
     if status.state not in (DatabaseState.INITIALIZED, DatabaseState.RUNNING, DatabaseState.PAUSED):
         raise TransientError(
             "TARGET_BUSY",
             f"the database is {status.said!r}{': ' + status.error if status.error else ''}",
             where=f"database {database.name}",
-            way_out="call again; if it stays so, look at the item in Fabric",
+            next_step="call again; if it stays so, look at the item in Fabric",
         )
     return status
 

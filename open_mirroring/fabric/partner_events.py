@@ -8,7 +8,7 @@ from uuid import uuid4
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import PartnerEvents
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.store import LandingZoneStore, create_whole
+from open_mirroring.landing_zone.store import LandingZoneStore, create_complete
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +25,10 @@ def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
         said.partner_name, said.source_type or mirror.source.format, said.source_version, information
     )
     staged = f"{layout.SCRATCH_FOLDER}/{uuid4().hex}{layout.PARTNER_EVENTS_FILE}"
-    if create_whole(store, layout.PARTNER_EVENTS_FILE, document, staged=staged):
+    if create_complete(store, layout.PARTNER_EVENTS_FILE, document, staged=staged):
         return True
     found = store.read(layout.PARTNER_EVENTS_FILE)
     if found is not None and found.data != document:
-        way_out = "delete it to have the next `open-mirroring create` write it from the mirror file"
-        log.warning("%s has other content and is left as it is; %s", layout.PARTNER_EVENTS_FILE, way_out)
+        next_step = "delete it to have the next `open-mirroring create` write it from the mirror file"
+        log.warning("%s has other content and is left as it is; %s", layout.PARTNER_EVENTS_FILE, next_step)
     return False

@@ -101,7 +101,7 @@ class FabricTarget:
             "PLACE_MISSING",
             "the Fabric API shows this login no such mirrored database",
             where=f"{self._zone.workspace}/{self._zone.item}",
-            way_out="correct `landing_zone.workspace` and `landing_zone.item`, or let this identity see the item",
+            next_step="correct `landing_zone.workspace` and `landing_zone.item`, or let this identity see the item",
         )
 
     def sees(self, folder: str) -> bool | None:

@@ -91,9 +91,9 @@ class _Probe:
     def _bound(self) -> Iterator[Deviation]:
         sealed = self._new("replaced", b"same")
         self._store.delete(sealed.path)
-        anew = self._new("replaced", b"same")
-        yield from self._check("a re-created object has another ETag", anew.etag != sealed.etag, True)
-        answer = self._store.rename(anew.path, self._number(2), source_etag=sealed.etag)
+        replaced = self._new("replaced", b"same")
+        yield from self._check("a re-created object has another ETag", replaced.etag != sealed.etag, True)
+        answer = self._store.rename(replaced.path, self._number(2), source_etag=sealed.etag)
         yield from self._check(
             "a rename of another object than the one named is refused", answer, RenameOutcome.REFUSED
         )
@@ -129,7 +129,7 @@ class _Probe:
                 "STORE_UNFIT",
                 f"the new name {name!r} is said to be taken",
                 where=self._folder,
-                way_out="look who else writes below _scratchPad",
+                next_step="look who else writes below _scratchPad",
             )
         return created
 

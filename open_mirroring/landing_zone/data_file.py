@@ -242,7 +242,7 @@ def _reading(path: Path) -> Iterator[None]:
             "CHANGED_MEANWHILE",
             "the file was moved away while it was to be read",
             where=str(path),
-            way_out="files travel to the processed folders: list again",
+            next_step="files travel to the processed folders: list again",
         ) from error
     except OSError as error:
         # Arrow reports damaged pages as an OSError without errno; errors of the system have one.
@@ -252,7 +252,7 @@ def _reading(path: Path) -> Iterator[None]:
             "UNREACHABLE",
             error.strerror or str(error),
             where=str(path),
-            way_out="the call is tried again; check the disk",
+            next_step="the call is tried again; check the disk",
         ) from error
     except pa.ArrowException as error:
         raise invalid_file(path, f"it cannot be read: {error}") from error
@@ -268,5 +268,5 @@ def invalid_file(path: Path, what: str) -> TerminalError:
         "FILE_UNFIT",
         f"the data file is not what it has to be: {what}",
         where=str(path),
-        way_out="nothing of it was published; stage the file again, and if it fails again look at the plan's rows",
+        next_step="nothing of it was published; stage the file again, and if it fails again look at the plan's rows",
     )

@@ -115,7 +115,7 @@ def _number(digest: str) -> int:
         raise TerminalError(
             "LOG_DAMAGED",
             f"{digest!r} is not a digest",
-            way_out="digests are 32 lower-case hex digits; the ledger or the footer holds something else",
+            next_step="digests are 32 lower-case hex digits; the ledger or the footer holds something else",
         )
     return int(digest, 16)
 
@@ -167,7 +167,7 @@ def _column(field: pa.Field) -> tuple[_Words, _Hashed]:
         raise TerminalError(
             "TYPE_UNSUPPORTED",
             f"column {field.name!r} has the type {kind}, which no file of the landing zone has",
-            way_out="give the rows the types of the table's file schema",
+            next_step="give the rows the types of the table's file schema",
         )
     return _seeds(f"{tag}\0{field.name}"), hashed
 

@@ -58,7 +58,7 @@ _MAX_NAME = 128
 def file_name(number: int, extension: str = PARQUET) -> str:
     """The name of a numbered data file: ``1`` → ``00000000000000000001.parquet`` (F-31)."""
     if not 1 <= number < 10**20:
-        raise TerminalError("CONFIG_INVALID", f"{number} is not a file number", way_out="numbers run from 1")
+        raise TerminalError("CONFIG_INVALID", f"{number} is not a file number", next_step="numbers run from 1")
     return f"{number:020d}.{extension}"
 
 
@@ -123,7 +123,7 @@ def check_name(name: str) -> None:
         raise TerminalError(
             "CONFIG_INVALID",
             f"the name {name!r} {reason}",
-            way_out="choose another `target` for this table; the source may keep its name",
+            next_step="choose another `target` for this table; the source may keep its name",
         )
 
 
@@ -184,7 +184,7 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
         raise TerminalError(
             "METADATA_CHANGED",
             f"{METADATA_FILE} cannot be read: {error}",
-            way_out="restore the file that this table was created with, or reset the table",
+            next_step="restore the file that this table was created with, or reset the table",
         ) from error
     return tuple(keys)
 

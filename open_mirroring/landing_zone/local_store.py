@@ -212,16 +212,19 @@ def _store_errors(root: Path, path: str) -> Iterator[None]:
         what = error.strerror or str(error)
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise TerminalError(
-                "ACCESS_DENIED", what, where=where, way_out="give the user of the jobs write access to the landing zone"
+                "ACCESS_DENIED",
+                what,
+                where=where,
+                next_step="give the user of the jobs write access to the landing zone",
             ) from error
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
             raise _unsafe(path, f"cannot be used: {what}") from error
         if error.errno in (errno.EBUSY, errno.ETXTBSY):
             raise TransientError(
-                "CHANGED_MEANWHILE", what, where=where, way_out="run it again, or end what uses the folder"
+                "CHANGED_MEANWHILE", what, where=where, next_step="run it again, or end what uses the folder"
             ) from error
         raise disk_error(error, where) or TransientError(
-            "UNREACHABLE", what, where=where, way_out="it is tried again; if the error stays, check disk and mount"
+            "UNREACHABLE", what, where=where, next_step="it is tried again; if the error stays, check disk and mount"
         ) from error
 
 
@@ -229,7 +232,7 @@ def _unsafe(path: str, reason: str) -> TerminalError:
     return TerminalError(
         "FOREIGN_ITEM",
         f"the path {path!r} {reason}",
-        way_out="paths are relative to the zone, with plain parts; look who put a link or a file in the way",
+        next_step="paths are relative to the zone, with plain parts; look who put a link or a file in the way",
     )
 
 
@@ -308,5 +311,5 @@ def _unfit(reason: str, local: str) -> TerminalError:
         "STORE_UNFIT",
         f"the filesystem {reason}",
         where=os.path.dirname(local),
-        way_out="put the landing zone on a local Linux filesystem with renameat2 (ext4, XFS, btrfs, tmpfs)",
+        next_step="put the landing zone on a local Linux filesystem with renameat2 (ext4, XFS, btrfs, tmpfs)",
     )

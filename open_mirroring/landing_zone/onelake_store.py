@@ -92,7 +92,7 @@ class OneLakeCalls:
             "PLACE_MISSING",
             f"OneLake knows no such workspace or item, or does not show it to this login: {described(answer)}",
             where=f"{self._workspace}/{self._root}",
-            way_out="correct `landing_zone.workspace` and `landing_zone.item`, or make the mirrored database with "
+            next_step="correct `landing_zone.workspace` and `landing_zone.item`, or make the mirrored database with "
             "`open-mirroring create`",
         )
 
@@ -107,7 +107,7 @@ class OneLakeCalls:
                 "STORE_UNFIT",
                 f"OneLake answers otherwise than documented: {described(answer)} instead of {status}",
                 where=path,
-                way_out="run `open-mirroring check`; look up the code in Azure's list of storage errors",
+                next_step="run `open-mirroring check`; look up the code in Azure's list of storage errors",
             )
 
     def _send(self, request: Request) -> Answer:
@@ -119,7 +119,7 @@ class OneLakeCalls:
                 "STORE_UNFIT",
                 f"OneLake ignored the condition {', '.join(ignored)} of a call, on which exactly-once rests",
                 where=str(request),
-                way_out="publish nothing to this region; run `open-mirroring check`, and take its answer to the "
+                next_step="publish nothing to this region; run `open-mirroring check`, and take its answer to the "
                 "service's support",
             )
         return answer
@@ -131,7 +131,7 @@ def _check(path: str) -> None:
         raise TerminalError(
             "FOREIGN_ITEM",
             f"the path {path!r} {reason}",
-            way_out="paths are relative to the zone, with plain parts; look who put such a name there",
+            next_step="paths are relative to the zone, with plain parts; look who put such a name there",
         )
 
 
@@ -156,7 +156,7 @@ def busy(path: str, answer: Answer) -> TransientError:
         "CHANGED_MEANWHILE",
         f"someone else is at this object: {described(answer)}",
         where=path,
-        way_out="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
+        next_step="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
     )
 
 
@@ -217,7 +217,7 @@ class OneLakeStore:
                 full.code if isinstance(full, TransientError) else "UNREACHABLE",
                 f"a copy cannot be written: {error.strerror or error}",
                 where=path,
-                way_out="free space where temporary files go, or set TMPDIR; the next run goes on",
+                next_step="free space where temporary files go, or set TMPDIR; the next run goes on",
             ) from error
         if self._calls.is_missing(answer):
             return False
@@ -287,7 +287,7 @@ class OneLakeStore:
                     "CHANGED_MEANWHILE",
                     f"the folder cannot be deleted now: {described(answer)}",
                     where=folder,
-                    way_out="run the command again; if it fails again, find and end the program that uses the folder",
+                    next_step="run the command again; if it fails again, find and end the program that uses the folder",
                 )
             token = answer.headers.get("x-ms-continuation", "")
             if not token:
@@ -360,7 +360,7 @@ class OneLakeStore:
                 "UNREACHABLE",
                 f"OneLake's listing cannot be understood: {type(error).__name__}",
                 where=folder,
-                way_out="it is listed again; if it stays so, run `open-mirroring check`",
+                next_step="it is listed again; if it stays so, run `open-mirroring check`",
             ) from None
 
 

@@ -52,7 +52,7 @@ class LandingColumn(NamedTuple):
         return self.renamed or self.name
 
     @property
-    def tells(self) -> str | None:
+    def content(self) -> str | None:
         """The property of the change that an extra column contains (G-118); None for a column of the source."""
         return self.name.removeprefix(_EXTRA) if self.name.startswith(_EXTRA) else None
 
@@ -65,7 +65,7 @@ _columns_of = msgspec.json.Decoder(tuple[LandingColumn, ...]).decode
 
 def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]:
     """Build the columns for `extra_columns`, from pairs of a property of the change and a column name (G-118)."""
-    return tuple(LandingColumn(_EXTRA + tells, EXTRA_TYPES[tells], name) for tells, name in names)
+    return tuple(LandingColumn(_EXTRA + content, EXTRA_TYPES[content], name) for content, name in names)
 
 
 def refuse_reserved(name: str) -> None:
@@ -73,12 +73,12 @@ def refuse_reserved(name: str) -> None:
 
     Parquet readers would cut the name there. Raises ``COLUMN_NAME_INVALID``.
     """
-    what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
+    what, next_step = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
-        raise TerminalError("COLUMN_NAME_INVALID", what, way_out=f"the target reserves this name: {way_out}")
+        raise TerminalError("COLUMN_NAME_INVALID", what, next_step=f"the target reserves this name: {next_step}")
     if "\0" in name:
         what += ", and a reader of Parquet ends the name at its NUL"
-        raise TerminalError("COLUMN_NAME_INVALID", what, way_out=way_out)
+        raise TerminalError("COLUMN_NAME_INVALID", what, next_step=next_step)
 
 
 def check_type(landing_type: str) -> tuple[int, int] | None:
@@ -95,7 +95,7 @@ def check_type(landing_type: str) -> tuple[int, int] | None:
     raise TerminalError(
         "TYPE_UNSUPPORTED",
         f"{landing_type!r} is not a type of the landing zone",
-        way_out="map the column to string, or leave it out with `columns`",
+        next_step="map the column to string, or leave it out with `columns`",
     )
 
 
@@ -187,7 +187,7 @@ class TableSchema(NamedTuple):
                     raise TerminalError(
                         "SCHEMA_CHANGED",
                         f"column {column.name!r} changed its type from {known.type} to {column.type}",
-                        way_out="the target cannot change a type in place: reload this table",
+                        next_step="the target cannot change a type in place: reload this table",
                     )
                 if kind != known.type:
                     by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)
@@ -204,15 +204,15 @@ class TableSchema(NamedTuple):
 
 def _refuse_name(column: LandingColumn, twin: str | None, alike: LandingColumn | None) -> None:
     """Refuse a name that the target cannot hold next to a *twin* in another case or a column that lands *alike*."""
-    if column.tells not in EXTRA_TYPES:
+    if column.content not in EXTRA_TYPES:
         refuse_reserved(column.name)
     if twin is not None:
-        what, way_out = f"columns {twin!r} and {column.name!r} differ in case only", "rename one or list `columns`"
+        what, next_step = f"columns {twin!r} and {column.name!r} differ in case only", "rename one or list `columns`"
     elif alike is not None:
         both = "a column of the source and one of `extra_columns`"
-        both = both if column.tells or alike.tells else f"columns {alike.name!r} and {column.name!r}"
+        both = both if column.content or alike.content else f"columns {alike.name!r} and {column.name!r}"
         what = f"{both} would both land as {column.landed_name!r}"
-        way_out = "give one of them another name by `rename` or under `extra_columns`, or leave it out by `columns`"
+        next_step = "give one of them another name by `rename` or under `extra_columns`, or leave it out by `columns`"
     else:
         return
-    raise TerminalError("COLUMN_NAME_INVALID", what, way_out=way_out)
+    raise TerminalError("COLUMN_NAME_INVALID", what, next_step=next_step)

@@ -87,14 +87,14 @@ class LandingZoneStore(Protocol):
         ...
 
 
-def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
+def create_complete(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
     """Create a file atomically, through a *staged* name that is used once. False if the name is taken.
 
     After a crash only the staged file may remain. Raises ``CHANGED_MEANWHILE`` if the staged name exists already.
     """
     info = store.create(staged, content)
     if info is None:
-        raise TransientError("CHANGED_MEANWHILE", f"{staged!r} is there already", way_out="another name is tried")
+        raise TransientError("CHANGED_MEANWHILE", f"{staged!r} is there already", next_step="another name is tried")
     if store.rename(staged, path, source_etag=info.etag) is RenameOutcome.DONE:
         return True
     store.delete(staged)

@@ -30,6 +30,7 @@ from open_mirroring.facts.shown_positions import SHOWN
 from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, WITHOUT_TABLE
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
+from open_mirroring.ledger.dead_letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.declaring import lift_stop, stopped
 from open_mirroring.ledger.documents import (
     EPOCHS,
@@ -40,7 +41,6 @@ from open_mirroring.ledger.documents import (
     STRUCTURES,
     Structure,
 )
-from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.read_places import record_places
 from open_mirroring.protocols.table_stops import (
@@ -130,8 +130,8 @@ def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest
 
 def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
     without_table = sum(WITHOUT_TABLE.of_mirror(manifest.facts).values())
-    rejects = t.mirror.c.homeless_rejects + without_table
-    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(homeless_rejects=rejects))
+    rejects = t.mirror.c.unnamed_rejects + without_table
+    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(unnamed_rejects=rejects))
     epochs: dict[str, set[str]] = {}
     for file in manifest.files:
         for source, seen in file["tables"].items():

@@ -92,7 +92,7 @@ def _above(
     return found
 
 
-def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
+def columns_of_complete_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
     """By source table, the columns of the target and of all changes; only tables of which a complete row was read."""
     m = t.mirrored_table.c
     query = sa.select(m.id, m.source, m.columns).where(m.mirror == mirror, m.source.in_(sources))

@@ -16,9 +16,9 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.column_notes import NoteKind, decided
+from open_mirroring.changes.ddl_statements import ColumnFate, Statement, given_again, what_became_of
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.changes.places_seen import PlacesSeen
-from open_mirroring.changes.told_statements import Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import CODES, RESET, WHY_RESET, Kind, Lift, Trait, having, of_kind
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.column_lists import ColumnList
@@ -48,7 +48,7 @@ RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
 _NOT_BY_RESUME = {name for name in of_kind(Kind.STOP) if CODES[name].lift in (Lift.DECISION, Lift.NEXT_RUN)}
 """Stops that another decision, or the next run, lifts."""
 _LONGEST_SUBJECT = 300
-EXPLAINED_BY_A_WORD = having(Trait.EXPLAINED)
+EXPLAINED_BY_DECISION = having(Trait.EXPLAINED)
 """Stops that may end once it is known whether a column was dropped or renamed."""
 
 
@@ -93,8 +93,8 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
         if row.stop_code is None and (counted := accept_count(db, row.id)):
             return _cleared(OpenStop(source, TARGET_RESTARTED, *counted))
         if row.stop_code is None:
-            way_out = "a stop that only the inspection of the landing zone finds passes once its cause is gone"
-            raise _refused(mirror, f"table {source!r} has no stop in the ledger", f"{way_out}; look at `status`")
+            next_step = "a stop that only the inspection of the landing zone finds passes once its cause is gone"
+            raise _refused(mirror, f"table {source!r} has no stop in the ledger", f"{next_step}; look at `status`")
         if row.stop_code in WHY_RESET:
             what = f"table {source!r} is stopped by {row.stop_code}: {WHY_RESET[row.stop_code]}"
             raise _refused(mirror, what, f"{RESET}; its changes are logged meanwhile")
@@ -112,8 +112,8 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
         if row.stop_code != NEW_TABLE:
             is_so = "has no stop" if row.stop_code is None else f"is stopped by {row.stop_code}"
             what = f"table {source!r} does not wait to be accepted: it {is_so}"
-            way_out = "accept only tables that are stopped by NEW_TABLE: `open-mirroring status` lists them"
-            raise _refused(mirror, what, way_out)
+            next_step = "accept only tables that are stopped by NEW_TABLE: `open-mirroring status` lists them"
+            raise _refused(mirror, what, next_step)
         note_accepted(db, mirror, source)
         return _cleared(_clear(db, row))
 
@@ -126,8 +126,8 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
-            way_out = "look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`"
-            raise _refused(mirror, f"table {source!r} is not stopped by a full load that came again", way_out)
+            next_step = "look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`"
+            raise _refused(mirror, f"table {source!r} is not stopped by a full load that came again", next_step)
         stop = _stop_of(row)
         t.change_tables(db, t.mirrored_table.c.id == row.id, reload_accepted=reason.to_json())
         return (stop.document(), {"cleared": None, "stopped": {"code": stop.code, "what": stop.what}})
@@ -151,8 +151,8 @@ def accept_epoch(
         unknown = unknown_epochs(db, row)
         if epoch in known:
             what = f"the stream {epoch!r} of table {source!r} is accepted already (it has the ordinal {known[epoch]})"
-            way_out = f"accept one of: {sorted(unknown)}" if unknown else "nothing: no stream waits for acceptance"
-            raise _refused(mirror, what, way_out)
+            next_step = f"accept one of: {sorted(unknown)}" if unknown else "nothing: no stream waits for acceptance"
+            raise _refused(mirror, what, next_step)
         if epoch not in unknown:
             what = f"the log holds no change of table {source!r} from a stream {epoch!r}"
             raise _refused(mirror, what, f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}")
@@ -194,7 +194,7 @@ def accept_schema(
             what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
             t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped(COLUMN_RENAMED, what))
         else:
-            cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD)
+            cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_DECISION)
         return _cleared(cleared, {}, column=named, renamed_to=renamed_to, up_to=max(ends.values()))
 
     subject = named if renamed_to is None else f"{named}={renamed_to}"
@@ -202,7 +202,9 @@ def accept_schema(
     return _lifted(requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", reason, effect))
 
 
-def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]) -> dict[str, str]:
+def accept_statements(
+    ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]
+) -> dict[str, str]:
     """Accept what the source's DDL history shows about missing columns (T-84). Returns by column what happened to it.
 
     A table with a renamed column stops when it is published (G-61). Skipped are columns with a decision, and those
@@ -212,12 +214,12 @@ def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements:
 
     def effect(db: Connection, row: Any) -> Effect | None:
         ordinals, notes = EPOCHS.of(db, row.id), column_notes(db, {row.id: row.generation}, NoteKind.DECIDED)
-        said_up_to = {word.column: word.up_to for word in decided(notes.get(row.id, ()))}
+        decided_up_to = {word.column: word.up_to for word in decided(notes.get(row.id, ()))}
         lists, places = _carried(db, row, ordinals)
         names = {name.casefold(): name for name in places}
 
-        def take(column: str, told: ToldColumn, lost_at: str | None) -> None:
-            renamed_to, by = told
+        def take(column: str, fate: ColumnFate, lost_at: str | None) -> None:
+            renamed_to, by = fate
             now = None if renamed_to is None else names.get(renamed_to.casefold(), renamed_to)
             if any({column, now} <= one and (lost_at is None or first <= lost_at) for one, first in lists):
                 return  # one row has both: they are two columns
@@ -233,17 +235,17 @@ def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements:
             if load not in ordinals or (last and int(last.partition(":")[0]) != ordinals[load]):
                 continue
             of_load = position_order(ordinals[load], "")
-            said, end = said_up_to.get(column, ""), last.removeprefix(of_load)
+            said, end = decided_up_to.get(column, ""), last.removeprefix(of_load)
             begin = first.removeprefix(of_load) if first > of_load else ""
-            for at, told in given_again(column, begin, end, statements).items():
+            for at, fate in given_again(column, begin, end, statements).items():
                 if of_load + at > said:
-                    take(column, told, of_load + at)
+                    take(column, fate, of_load + at)
             now = None if said > last else what_became_of(column, end, statements)
             if now is not None:
                 take(column, now, None)
         if not found:
             return None
-        return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD), columns=found)
+        return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_DECISION), columns=found)
 
     asked = Asked("", ACCEPT_SCHEMA, source)
     requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", Reason("the source", "its own history of DDL"), effect)
@@ -302,7 +304,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     for name in filter(None, (column, renamed_to)):
         if name not in known:
             what = f"no change of table {row.source!r} and no load of it contained a column {name!r}"
-            raise TerminalError("ARGUMENT_INVALID", what, way_out=f"choose from {sorted(known)}")
+            raise TerminalError("ARGUMENT_INVALID", what, next_step=f"choose from {sorted(known)}")
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
     seen = db.execute(highest.group_by(b.epoch)).tuples()
     up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
@@ -319,8 +321,8 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     gone = max(lacking, default="")
     if gone <= min(places, default=""):
         what = f"the newest changes of table {row.source!r} carry {column!r}"
-        way_out = "no change without this column has been read yet: run this command again after the next run"
-        raise TerminalError("ARGUMENT_INVALID", what, way_out=way_out)
+        next_step = "no change without this column has been read yet: run this command again after the next run"
+        raise TerminalError("ARGUMENT_INVALID", what, next_step=next_step)
     return gone
 
 
@@ -338,8 +340,8 @@ def _lifted(outcome: Mapping[str, Any]) -> OpenStop | None:
     return None if outcome["cleared"] is None else OpenStop.of(outcome["cleared"])
 
 
-def _refused(mirror: str, what: str, way_out: str) -> TerminalError:
-    return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror}", way_out=way_out)
+def _refused(mirror: str, what: str, next_step: str) -> TerminalError:
+    return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror}", next_step=next_step)
 
 
 def _stop_of(row: Any) -> OpenStop:

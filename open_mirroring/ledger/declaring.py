@@ -28,7 +28,7 @@ from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, STRUCTURES, Do
 from open_mirroring.ledger.read_places import close_gaps
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE
+from open_mirroring.protocols.table_stops import KEY_CORRECTED, KEY_UNKNOWN, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE
 
 ZONE, CHANGE_LOG, MIRROR_FILE = "landing_zone", "change_log", "file"
 """Settings of where the mirror writes, stored next to those of where it reads."""
@@ -190,12 +190,12 @@ def declare(
             elif declared.is_that_of(row) or is_dropping(row.reset):
                 if declared.loads and row.load_state == "none":
                     _load_first(db, row)
-            elif not _declare_anew(db, row, declared):
+            elif not _declare_again(db, row, declared):
                 named = f", renamed {row.key_names}," if row.key_names else ""
                 form = "Parquet" if row.text_format is None else f"text: {row.text_format}"
                 what = f"table {declared.source!r} was mirrored to {row.folder!r} with the key {key_of(row)}{named}"
-                way_out = f"put target, key and file format back as they were, or {RESET}"
-                raise TerminalError(REDECLARED, f"{what} as {form}", where=f"mirror {mirror}", way_out=way_out)
+                next_step = f"put target, key and file format back as they were, or {RESET}"
+                raise TerminalError(REDECLARED, f"{what} as {form}", where=f"mirror {mirror}", next_step=next_step)
         ids = dict(db.execute(sa.select(c.source, c.id).where(c.mirror == mirror)).tuples().all())
         if not keep:
             transaction.rollback()
@@ -260,10 +260,10 @@ def _load_first(db: Connection, row: Any) -> None:
     if begun or not is_new_to_log(db, row):
         return
     if t.change_tables(db, (c.id == row.id) & (c.version == row.version), **now) == 1:
-        audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"now": now})
+        audit(db, row.mirror, row.source, "TABLE_DECLARED_AGAIN", {"now": now})
 
 
-def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
+def _declare_again(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     """Replace the declaration of a table if nothing was published or logged by the old one; False otherwise."""
     if row.established or row.intent is not None or row.load_plan is not None or row.reset is not None:
         return False
@@ -272,14 +272,14 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
         return False
     refuse_taken_folder(db, row.mirror, declared)
     c, now = t.mirrored_table.c, declared.fixed
-    mends = not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)
-    values: dict[str, Any] = {**now, **(mended_stop(row, declared) if mends else {})}
+    corrects = not same_key and row.stop_code in (KEY_UNKNOWN, KEY_CORRECTED)
+    values: dict[str, Any] = {**now, **(corrected_stop(row, declared) if corrects else {})}
     # Another process that declares at this moment has changed the row: the next run checks it again.
     this = (c.id == row.id) & (c.version == row.version)
     if t.change_tables(db, this, **values) != 1:
         return False
     before = {name: getattr(row, name) for name in now}
-    audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
+    audit(db, row.mirror, row.source, "TABLE_DECLARED_AGAIN", {"before": before, "now": now})
     return True
 
 
@@ -288,10 +288,10 @@ def key_of(row: Any) -> str:
     return f"{row.keys}, landing as {row.key_types}" if row.key_types else str(row.keys)
 
 
-def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
+def corrected_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
     """The stop of a table whose key was corrected, until the changes that the wrong key rejected are read again."""
     what = f"by the key {key_of(row)} changes were rejected; they are read again by {declared.fixed['keys']}"
-    return stopped(KEY_MENDED, what)
+    return stopped(KEY_CORRECTED, what)
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:
@@ -321,8 +321,8 @@ def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration)
     query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
     if (owner := db.scalar(query)) is not None:
         what = f"{declared.source!r} cannot have this `target`: {owner!r} still has it"
-        way_out = f"finish the reset of {owner!r} first, or choose another `target` for {declared.source!r}"
-        raise TerminalError("CONFIG_INVALID", what, where=f"mirror {mirror}", way_out=way_out)
+        next_step = f"finish the reset of {owner!r} first, or choose another `target` for {declared.source!r}"
+        raise TerminalError("CONFIG_INVALID", what, where=f"mirror {mirror}", next_step=next_step)
 
 
 def newest_batch(db: Connection, mirror: str) -> int:
@@ -339,8 +339,8 @@ def _refuse_undeclared(mirror: str, known: dict[str, Any], declared: set[str]) -
     gone = sorted(source for source, row in known.items() if source not in declared and not is_dropping(row.reset))
     if gone:
         what = f"the mirror file no longer names {gone}, which the ledger mirrors"
-        way_out = f"put the table back into the mirror file, or {DROP}"
-        raise TerminalError(REDECLARED, what, where=f"mirror {mirror}", way_out=way_out)
+        next_step = f"put the table back into the mirror file, or {DROP}"
+        raise TerminalError(REDECLARED, what, where=f"mirror {mirror}", next_step=next_step)
 
 
 def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:

@@ -36,7 +36,7 @@ from open_mirroring.ledger.documents import FRAGMENTS, OFFSETS, STARTS, STRUCTUR
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_UNREAD
+from open_mirroring.protocols.table_stops import KEY_CORRECTED, KEY_UNKNOWN, LOAD_UNREAD
 
 _ASKED_BY_NAME = 5_000
 
@@ -137,17 +137,17 @@ class ExtractLedger:
             for table_id in db.scalars(sa.select(c.id).where(concerned)).all():
                 stop_table(db, table_id, code, what)
 
-    def mended_tables(self) -> list[str]:
+    def corrected_tables(self) -> list[str]:
         """The source tables whose key was corrected, and whose rejected changes have not been read again yet (G-69)."""
         c = t.mirrored_table.c
-        query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_MENDED).order_by(c.source)
+        query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_CORRECTED).order_by(c.source)
         with self._engine.begin() as db:
             return list(db.scalars(query))
 
-    def refuse_mended(self, source: str, what: str) -> None:
+    def refuse_corrected(self, source: str, what: str) -> None:
         """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read with the corrected key either."""
         c = t.mirrored_table.c
-        this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_MENDED)
+        this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_CORRECTED)
         with self._engine.begin() as db:
             t.change_tables(db, this, **stopped(KEY_UNKNOWN, what))
 
@@ -272,8 +272,8 @@ class ExtractLedger:
         changed = [source for source, keyed in own.items() if known.get(source, keyed) != keyed]
         if changed:
             what = f"the key of {changed} changed while this run was reading"
-            way_out = "run again: the next run reads the mirror file again"
-            raise TerminalError(REDECLARED, what, where=f"mirror {self._mirror}", way_out=way_out)
+            next_step = "run again: the next run reads the mirror file again"
+            raise TerminalError(REDECLARED, what, where=f"mirror {self._mirror}", next_step=next_step)
 
     def _set(self, db: Connection, version: int, condition: sa.ColumnElement[bool], **values: Any) -> bool:
         this = (t.mirror.c.name == self._mirror) & (t.mirror.c.version == version)

@@ -86,7 +86,7 @@ def open_ledger(url: str, *, keep: bool = False) -> Engine:
         _KEPT[url] = engine
         if len(_KEPT) > _MOST_KEPT:
             _KEPT.pop(next(iter(_KEPT))).dispose()
-    with _database_told(_shown(engine)):
+    with _database_named(_shown(engine)):
         _migrate(engine)
     return engine
 
@@ -106,7 +106,7 @@ def ledger_to_look(url: str) -> Engine | None:
     engine = _engine(parsed, _LOOK_SECONDS, keep=False)
     if is_sqlite:
         _make_sqlite_readable(engine)
-    with _database_told(_shown(engine)), engine.connect() as connection:
+    with _database_named(_shown(engine)), engine.connect() as connection:
         current = _revision(connection)
     if current not in (None, HEAD):
         raise _unknown(current)
@@ -125,14 +125,14 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
     The database's text is not shown, because it contains the statement, and perhaps the address.
     """
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "pgcode", None) or ""
-    for began, kind, name, what, way_out in _ERRORS:
+    for began, kind, name, what, next_step in _ERRORS:
         if code.startswith(began):
-            return kind(name, f"{what}: {code}", where=where, way_out=way_out)
+            return kind(name, f"{what}: {code}", where=where, next_step=next_step)
     if not isinstance(error, OperationalError):
         return None
     what = f"the ledger does not answer: {', '.join(filter(None, (type(error.orig).__name__, code)))}"
-    way_out = "check that the database runs and the connection named in the mirror file reaches it"
-    return TransientError("UNREACHABLE", what, where=where, way_out=way_out)
+    next_step = "check that the database runs and the connection named in the mirror file reaches it"
+    return TransientError("UNREACHABLE", what, where=where, next_step=next_step)
 
 
 def system_error(error: Exception) -> MirroringError | None:
@@ -145,7 +145,7 @@ def system_error(error: Exception) -> MirroringError | None:
 
 
 @contextmanager
-def _database_told(where: str) -> Iterator[None]:
+def _database_named(where: str) -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
@@ -247,10 +247,10 @@ def _revision(connection: Connection) -> str | None:
 
 def _unknown(current: str) -> TerminalError:
     what = f"the ledger has revision {current}, and this version of open_mirroring works with {HEAD}"
-    way_out = "install the version of open_mirroring that wrote the ledger, or a newer one"
-    return TerminalError("LEDGER_UNFIT", what, way_out=way_out)
+    next_step = "install the version of open_mirroring that wrote the ledger, or a newer one"
+    return TerminalError("LEDGER_UNFIT", what, next_step=next_step)
 
 
 def _foreign(why: str) -> TerminalError:
-    way_out = "give the ledger a database or schema of its own"
-    return TerminalError("LEDGER_UNFIT", f"the database is not a ledger: {why}", way_out=way_out)
+    next_step = "give the ledger a database or schema of its own"
+    return TerminalError("LEDGER_UNFIT", f"the database is not a ledger: {why}", next_step=next_step)

@@ -46,22 +46,22 @@ class MirrorState(NamedTuple):
     """The ledger row of a mirror.
 
     *committed* is the newest batch in the change log, *open_batch* the one under way since *open_since*.
-    *homeless_rejects* counts dead letters that name no table. The log may lack the batches up to *dropped*.
+    *unnamed_rejects* counts dead letters that name no table. The log may lack the batches up to *dropped*.
     """
 
     committed: int
     open_batch: int | None
     stop_code: str | None
     stop_what: str | None
-    homeless_rejects: int
+    unnamed_rejects: int
     dropped: int
     open_since: datetime | None = None
 
     def refuse_stopped(self, mirror: str) -> None:
         """Raise the stop of a mirror, with its code, if its reading is stopped."""
         if self.stop_code is not None:
-            way_out = "see the runbook's section of this code, then `open-mirroring resume-extraction`"
-            raise TerminalError(self.stop_code, f"mirror {mirror!r} is stopped: {self.stop_what}", way_out=way_out)
+            next_step = "see the runbook's section of this code, then `open-mirroring resume-extraction`"
+            raise TerminalError(self.stop_code, f"mirror {mirror!r} is stopped: {self.stop_what}", next_step=next_step)
 
 
 class GenerationStart(NamedTuple):
@@ -202,7 +202,7 @@ class LedgerReader:
         """The mirror's row; zeros and None before the first run."""
         c = t.mirror.c
         of_batch, of_stop = (c.committed, c.open_number), (c.stop_code, c.stop_what)
-        query = sa.select(*of_batch, *of_stop, c.homeless_rejects, c.dropped, c.open_bound_at)
+        query = sa.select(*of_batch, *of_stop, c.unnamed_rejects, c.dropped, c.open_bound_at)
         return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
@@ -524,22 +524,22 @@ class Unpublished(NamedTuple):
 
 
 def next_changes(
-    reader: LedgerReader, tables: Mapping[str, TableState], committed: int, *, whole_transactions: bool
+    reader: LedgerReader, tables: Mapping[str, TableState], committed: int, *, complete_transactions: bool
 ) -> dict[str, Work]:
     """By source table, the changes to publish next; tables without are left out. A few queries for all tables.
 
-    With *whole_transactions*, only changes up to the complete position are published.
+    With *complete_transactions*, only changes up to the complete position are published.
     """
     contents = reader.contents({source: state.row.published_batch for source, state in tables.items()}, committed)
-    cut = [s for s in tables.values() if whole_transactions or s.row.published_position is not None]
+    cut = [s for s in tables.values() if complete_transactions or s.row.published_position is not None]
     epochs = reader.epochs(state.id for state in cut) if cut else {}
-    complete = reader.completeness(committed) if whole_transactions else None
+    complete = reader.completeness(committed) if complete_transactions else None
     found = {source: Work("changes", committed) for source in contents}
     for state in cut:
         found.pop(state.source, None)
         ordinals = epochs.get(state.id, {})
         start = published_position(reader, state, ordinals)
-        end = (complete.position(ordinals) if complete else None) or LOADED if whole_transactions else None
+        end = (complete.position(ordinals) if complete else None) or LOADED if complete_transactions else None
         if end is not None and end < start:
             continue  # the target was ahead before transactions were held back: it waits until they catch up
         work = Work("changes", committed, position_from=start, position_to=end)

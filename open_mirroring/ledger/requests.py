@@ -55,7 +55,7 @@ def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None
             "ARGUMENT_INVALID",
             f"the request {asked.request!r} asked for {_said(before)}, not for {_said(asked)}",
             where=f"mirror {mirror}",
-            way_out="one approval is for one effect: leave `--request` out, or give a new id",
+            next_step="one approval is for one effect: leave `--request` out, or give a new id",
         )
     return dict(json.loads(row.outcome or "{}"))
 
@@ -112,8 +112,8 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
 def table_unknown(mirror: str, unknown: Sequence[str], known: Iterable[str]) -> TerminalError:
     """Build the error for names of tables that the mirror does not have."""
     what = f"the mirror has no table {', '.join(map(repr, unknown))}"
-    way_out = f"choose from {sorted(known)}; to drop one that was taken out: `open-mirroring drop-table`"
-    return TerminalError("ARGUMENT_INVALID", what, where=f"mirror {mirror}", way_out=way_out)
+    next_step = f"choose from {sorted(known)}; to drop one that was taken out: `open-mirroring drop-table`"
+    return TerminalError("ARGUMENT_INVALID", what, where=f"mirror {mirror}", next_step=next_step)
 
 
 def record(db: Connection, mirror: str, asked: Asked, outcome: Mapping[str, Any] | None = None) -> None:

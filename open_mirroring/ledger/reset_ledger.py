@@ -29,9 +29,9 @@ from open_mirroring.ledger.declaring import (
     DROPPED,
     ResetRecord,
     TableDeclaration,
+    corrected_stop,
     is_new_to_log,
     key_of,
-    mended_stop,
     newest_batch,
     newest_epoch,
     note_accepted,
@@ -41,7 +41,7 @@ from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, START
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked, locked_table
 from open_mirroring.protocols.resetting import Answer, Lost, ResetRow, ResetStage
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED
+from open_mirroring.protocols.table_stops import KEY_CORRECTED, KEY_UNKNOWN, LOAD_NEEDED
 
 
 class ResetLedger:
@@ -85,7 +85,7 @@ class ResetLedger:
                 return False
             refuse_taken_folder(db, self._mirror, declared)
             same_key = declared.is_keyed_as(row)
-            mends = not (declared.loads or same_key or row.confirmed) and is_new_to_log(db, row)
+            corrects = not (declared.loads or same_key or row.confirmed) and is_new_to_log(db, row)
             load = self._newest_load(db, row, reloaded, keeps=not declared.loads)
             begins_at: int | None = None
             if declared.loads:
@@ -94,11 +94,11 @@ class ResetLedger:
             elif load is not None:
                 lacks = _why_load_lacks(db, row, declared, load, is_new=reloaded is not None)
             else:
-                lacks = _why_log_lacks(db, row, declared, mends=mends)
+                lacks = _why_log_lacks(db, row, declared, corrects=corrects)
             if lacks:
                 raise load_needed(self._mirror, declared.source, lacks)
             is_lacking = not same_key or row.stop_code in WHY_LOAD
-            fresh = is_lacking and not mends and begins_at is None and load is None
+            fresh = is_lacking and not corrects and begins_at is None and load is None
             self._request(
                 db,
                 row,
@@ -113,8 +113,8 @@ class ResetLedger:
             )
             if reloaded is not None:
                 _begin_with(db, row, reloaded)
-            if mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
-                stop = mended_stop(row, declared)
+            if corrects and row.stop_code in (KEY_UNKNOWN, KEY_CORRECTED):
+                stop = corrected_stop(row, declared)
                 db.execute(t.mirrored_table.update().where(t.mirrored_table.c.id == row.id).values(stop))
         return True
 
@@ -237,7 +237,7 @@ class ResetLedger:
         committed = db.scalar(sa.select(m.committed).where(m.name == self._mirror)) or 0
         if committed != reloaded.up_to:
             what = f"batches up to {committed} are in the log, and those up to {reloaded.up_to} were looked at"
-            raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", way_out="run again")
+            raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", next_step="run again")
         ends = {name: broker.end for name, broker in OFFSETS.of(db, self._mirror).items()}
         bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == self._mirror)).tuples().all())
         # The ends are those of the newest batch: it has to be a later one than that with which the load began.
@@ -274,12 +274,12 @@ class ResetLedger:
 
     def _accept_epoch(self, db: Connection, row: Any, reason: Reason, loads_stream: str) -> None:
         """Give a stream that began again its ordinal: a load made after its beginning covers what is between."""
-        told = {loads_stream} - {"", *EPOCHS.of(db, row.id)}
-        unknown = sorted(unknown_epochs(db, row) | told)
+        of_others = {loads_stream} - {"", *EPOCHS.of(db, row.id)}
+        unknown = sorted(unknown_epochs(db, row) | of_others)
         if len(unknown) > 1:
             what = f"several streams of table {row.source!r} are unknown, and which came first is not known: {unknown}"
-            way_out = f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}"
-            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", way_out=way_out)
+            next_step = f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}"
+            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", next_step=next_step)
         for epoch in unknown:
             ordinal = max(EPOCHS.of(db, row.id).values(), default=LOAD_ORDINAL) + 1
             EPOCHS.put(db, row.id, {epoch: ordinal})
@@ -406,15 +406,15 @@ def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: 
     return f"its batches up to {lost} do not contain its rows" if load.first_batch <= lost else ""
 
 
-def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
+def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, corrects: bool) -> str:
     """Why the log alone does not contain all rows of the table; empty if it does.
 
-    *mends*: nothing was ever logged or published by the ledger's key, so it may be replaced. Only an operator can know
-    whether the table had rows before its stream began.
+    *corrects*: nothing was ever logged or published by the ledger's key, so it may be replaced. Only an operator can
+    know whether the table had rows before its stream began.
     """
-    if not declared.is_keyed_as(row) and not mends:
+    if not declared.is_keyed_as(row) and not corrects:
         return f"its changes are logged by the key {key_of(row)}"
-    if row.stop_code in WHY_LOAD and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
+    if row.stop_code in WHY_LOAD and not (corrects and row.stop_code in (KEY_UNKNOWN, KEY_CORRECTED)):
         return WHY_LOAD[row.stop_code]
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED
@@ -454,5 +454,5 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:
     """Build the error for a reset that is refused, because the rebuilt table would lack rows."""
     what = f"the log does not contain every row of table {source!r}: {why}"
-    way_out = f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted"
-    return TerminalError(LOAD_NEEDED, what, where=f"mirror {mirror}", way_out=way_out)
+    next_step = f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted"
+    return TerminalError(LOAD_NEEDED, what, where=f"mirror {mirror}", next_step=next_step)

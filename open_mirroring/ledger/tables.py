@@ -71,7 +71,7 @@ mirror = Table(
     Column("stop_code", String(64)),
     Column("stop_what", Text),
     # Dead letters whose table is unknown: any table may lack them.
-    Column("homeless_rejects", BigInteger, nullable=False, default=0),
+    Column("unnamed_rejects", BigInteger, nullable=False, default=0),
     # Whether open_letter has every open dead letter of the committed batches; null: they have to be counted again.
     Column("letters_counted", Boolean, default=True),
     # Where it read and wrote when it was last registered (G-142, G-175); null: unknown.

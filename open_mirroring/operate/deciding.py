@@ -13,8 +13,8 @@ from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import decisions
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.dead_letters import accept_letters
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.operate import operations
 from open_mirroring.operate.history import open_letters
 from open_mirroring.operate.reset_driver import ResetDriver
@@ -90,8 +90,8 @@ def decide(
             return [ResetDriver(mirror, ledger, source, zone=zone).say("gone", reason, request)]
         case operations.TARGET_BACK.name:
             return [ResetDriver(mirror, ledger, source, zone=zone).say("back", reason, request)]
-    way_out = f"name one of: {', '.join(operations.DECISIONS)}"
-    raise TerminalError("ARGUMENT_INVALID", f"there is no decision {action!r}", way_out=way_out)
+    next_step = f"name one of: {', '.join(operations.DECISIONS)}"
+    raise TerminalError("ARGUMENT_INVALID", f"there is no decision {action!r}", next_step=next_step)
 
 
 def listed_columns(text: str) -> list[str]:
@@ -111,8 +111,8 @@ def _accept(mirror: Mirror, ledger: Engine, form: Mapping[str, str], reason: Rea
     chosen = {letter.at: 0 if letter.source else 1 for letter in known}
     accepted = accept_letters(ledger, mirror.name, chosen, reason, request=request)
     if not accepted:
-        way_out = "look at the table's dead letters as they are now"
-        raise TerminalError("ARGUMENT_INVALID", "no open dead letter matches this", way_out=way_out)
+        next_step = "look at the table's dead letters as they are now"
+        raise TerminalError("ARGUMENT_INVALID", "no open dead letter matches this", next_step=next_step)
     return f"Accepted as lost: {accepted} dead letters. The audit names them."
 
 
@@ -122,5 +122,5 @@ def _cleared(stop: OpenStop) -> str:
 
 def now(finding: Finding) -> str:
     """A sentence with the verdict that an inspection just gave a table, and the next step."""
-    way_out = f" Next step: {finding.way_out}" if finding.way_out else ""
-    return f"Now: {finding.verdict.value} {finding.code}: {finding.what}.{way_out}"
+    next_step = f" Next step: {finding.next_step}" if finding.next_step else ""
+    return f"Now: {finding.verdict.value} {finding.code}: {finding.what}.{next_step}"

@@ -32,11 +32,11 @@ def exit_of_report(stopped: object, losses: object) -> Exit:
 class UsageError(TerminalError):
     """A wrong command line argument that shows only after the mirror file was read, such as an unknown table."""
 
-    def __init__(self, what: str, way_out: str, code: str = "ARGUMENT_INVALID") -> None:
-        super().__init__(code, what, way_out=way_out)
+    def __init__(self, what: str, next_step: str, code: str = "ARGUMENT_INVALID") -> None:
+        super().__init__(code, what, next_step=next_step)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UsageError, (self.what, self.way_out, self.code)
+        return UsageError, (self.what, self.next_step, self.code)
 
 
 def exit_of(error: MirroringError) -> Exit:

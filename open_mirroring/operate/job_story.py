@@ -21,8 +21,8 @@ Report = Mapping[str, Any]
 
 def story(job: str, report: Report) -> list[str]:
     """The result of a job in sentences: what was done, then each table on hold, stopped or with losses, and its fix."""
-    tell = _TOLD.get(job)
-    done = [] if tell is None else [*tell(report)]
+    describe = _STORIES.get(job)
+    done = [] if describe is None else [*describe(report)]
     return [shown(line) for line in [*done, *_left(report)]]
 
 
@@ -138,7 +138,7 @@ def _create(report: Report) -> Iterator[str]:
     yield from _per_table(rows, lambda table: amount(rows[table], "row"))
 
 
-_TOLD: Mapping[str, Callable[[Report], Iterator[str]]] = {
+_STORIES: Mapping[str, Callable[[Report], Iterator[str]]] = {
     "create": _create,
     "extract_changes": _extract,
     "publish_changes": _publish,
@@ -161,8 +161,8 @@ def _left(report: Report) -> Iterator[str]:
         for tables, why in alike(sorted((report.get(kind) or {}).items())):
             line, code = f"{kind.upper()}: {tables}: {why}", CODES.get(why.partition(":")[0])
             # The text of an error has its next step already.
-            is_told = code is None or code.next_step in line or ". Next step: " in line
-            yield line if is_told or code is None else f"{line}. Next step: {code.next_step}"
+            has_fix = code is None or code.next_step in line or ". Next step: " in line
+            yield line if has_fix or code is None else f"{line}. Next step: {code.next_step}"
     for table, notes in sorted((report.get("notes") or {}).items()):
         yield from (f"Note: {table}: {note}" for note in notes)
 
@@ -176,9 +176,9 @@ def counted(counts: Mapping[str, int]) -> str:
     return f"{head} ({', '.join(parts)})" if parts else head
 
 
-def _per_table(tables: Mapping[str, Any], tell: Callable[[str], str]) -> Iterator[str]:
+def _per_table(tables: Mapping[str, Any], describe: Callable[[str], str]) -> Iterator[str]:
     for table in sorted(tables)[:SHOWN]:
-        yield f"  {table}: {tell(table)}"
+        yield f"  {table}: {describe(table)}"
     if len(tables) > SHOWN:
         yield f"  and {amount(len(tables) - SHOWN, 'table')} more"
 

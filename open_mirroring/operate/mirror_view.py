@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.manifest import OpenFragment
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
+from open_mirroring.ledger.dead_letters import NO_LETTERS, OpenLetters
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import NO_LETTERS, OpenLetters
 from open_mirroring.ledger.proofs import RecordedProof
 from open_mirroring.ledger.reading import CommittedBatch, MirrorState, TableState, Waiting
 from open_mirroring.operate.words import SEVERITY, verdict_name
@@ -169,11 +169,11 @@ class TableView:
         return self.state.source
 
     @property
-    def way_out(self) -> str:
+    def next_step(self) -> str:
         """The next step for an operator; empty when nothing has to be done."""
         if self.verdict is None:
             return _RUN_IT if self.code == NOT_INSPECTED else ""
-        return "" if self.verdict is Verdict.PASS else next_step(self.code)
+        return "" if self.verdict is Verdict.PASS else next_step_of(self.code)
 
     @property
     def open_intent(self) -> str:
@@ -202,7 +202,7 @@ class TableView:
 
 
 _SHOWN_OF_TABLE = (
-    *("source", "verdict", "code", "what", "way_out", "since", "looked_at", "applied", "lag", "waiting", "backlog"),
+    *("source", "verdict", "code", "what", "next_step", "since", "looked_at", "applied", "lag", "waiting", "backlog"),
     *("published_at", "dead_letters", "losses", "notes", "load_chunks", "horizon", "unverified_columns"),
     *("gone_columns", "proof", "verified", "marks", "totals", "open_intent", "reset"),
 )

@@ -110,12 +110,12 @@ class ResetDriver:
         is_new = answer(self._engine, self._mirror, asked) is None
         if is_new and (why := self._why_not_waiting(row, word)):
             what = f"that table {self._source!r} is {word} decides nothing: {why}"
-            way_out = "`open-mirroring status` shows what its reset waits for; confirm it then"
-            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", way_out=way_out)
+            next_step = "`open-mirroring status` shows what its reset waits for; confirm it then"
+            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", next_step=next_step)
         to = ResetStage.TABLE_GONE if word == "gone" else ResetStage.TABLE_BACK
         if is_new and not self._ledger.say(asked, row.version, to, reason):
             what = f"a run is at work on the reset of {self._source!r}"
-            raise TransientError("CHANGED_MEANWHILE", what, way_out="run `open-mirroring status`, then confirm again")
+            raise TransientError("CHANGED_MEANWHILE", what, next_step="run `open-mirroring status`, then confirm again")
         if word == "back":
             return f"{self._source}: the reset is over"
         return f"{self._source}: the run that waits for this goes on; without one, start it again"

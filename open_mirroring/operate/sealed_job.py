@@ -43,8 +43,8 @@ def sealed(order: JobOrder, key: str) -> str:
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
         what = f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}"
-        way_out = "name the tables by patterns, split the mirror, or let the driver run in client mode"
-        raise _refused(what, order.mirror, way_out)
+        next_step = "name the tables by patterns, split the mirror, or let the driver run in client mode"
+        raise _refused(what, order.mirror, next_step)
     return text
 
 
@@ -53,13 +53,13 @@ def opened(text: str, key_file: Path) -> JobOrder:
     try:
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        way_out = "let the cluster copy the key's file to the driver, readable for its user"
-        raise _refused(f"the key cannot be read: {type(error).__name__}", str(key_file), way_out) from None
+        next_step = "let the cluster copy the key's file to the driver, readable for its user"
+        raise _refused(f"the key cannot be read: {type(error).__name__}", str(key_file), next_step) from None
     try:
         document = json.loads(zlib.decompress(_fernet(key, str(key_file)).decrypt(text)))
     except (InvalidToken, zlib.error, ValueError):
-        way_out = "copy the key of the connection that the Spark connection names as `job-key` to the driver"
-        raise _refused("the job was sealed by another key than the driver's", str(key_file), way_out) from None
+        next_step = "copy the key of the connection that the Spark connection names as `job-key` to the driver"
+        raise _refused("the job was sealed by another key than the driver's", str(key_file), next_step) from None
     return JobOrder(*document)
 
 
@@ -70,5 +70,5 @@ def _fernet(key: str, where: str) -> Fernet:
         raise _refused("the key is not 32 bytes in URL-safe base64", where, _MAKE_A_KEY) from None
 
 
-def _refused(what: str, where: str, way_out: str) -> TerminalError:
-    return TerminalError("INSTALLATION_INCOMPLETE", what, where=where, way_out=way_out)
+def _refused(what: str, where: str, next_step: str) -> TerminalError:
+    return TerminalError("INSTALLATION_INCOMPLETE", what, where=where, next_step=next_step)

@@ -45,15 +45,15 @@ def drivers_lacking(mirror: Mirror) -> list[Problem]:
     if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
         return []
     for setting, connection in _jdbc_reads(mirror):
-        if _spark_brings_driver(connection):
+        if _spark_has_driver(connection):
             continue
         what = f"Spark needs a driver to read over {connection}, and there are no jars in {jars_folder()}"
-        way_out = "fetch them: open-mirroring jars; nothing, where the cluster has the driver"
-        return [mirror.problem(setting, "INSTALLATION_INCOMPLETE", what, way_out)]
+        next_step = "fetch them: open-mirroring jars; nothing, where the cluster has the driver"
+        return [mirror.problem(setting, "INSTALLATION_INCOMPLETE", what, next_step)]
     return []
 
 
-def _spark_brings_driver(connection: str) -> bool:
+def _spark_has_driver(connection: str) -> bool:
     """Whether pyspark's own folder of jars has the database's driver."""
     try:
         driver = _DRIVERS.get(resolve(connection).conn_type)

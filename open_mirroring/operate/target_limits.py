@@ -23,14 +23,14 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
     found = []
     if len(mirror.targets) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.targets):,}"
-        way_out = "divide the tables between mirrors, each with its database"
-        found.append(mirror.problem(("tables",), "TARGET_LIMIT", what, way_out))
+        next_step = "divide the tables between mirrors, each with its database"
+        found.append(mirror.problem(("tables",), "TARGET_LIMIT", what, next_step))
     for place, table in mirror.placed_tables:
         named = _named_columns(table)
         if named > _MOST_COLUMNS:
             what = f"the target's SQL endpoint takes {_MOST_COLUMNS:,} columns of a table, this one names {named:,}"
-            way_out = "leave some out with `columns`, or read the table with Spark"
-            found.append(mirror.problem(place, "TARGET_LIMIT", what, way_out))
+            next_step = "leave some out with `columns`, or read the table with Spark"
+            found.append(mirror.problem(place, "TARGET_LIMIT", what, next_step))
     return found
 
 

@@ -16,9 +16,9 @@ from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.manifest import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
+from open_mirroring.ledger.dead_letters import settled_counts
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.documents import FRAGMENTS, OFFSETS
-from open_mirroring.ledger.letters import settled_counts
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
 from open_mirroring.ledger.verdict_ledger import recorded_verdicts
@@ -158,8 +158,8 @@ def _marks(mirror: Mirror, reader: LedgerReader, tables: Mapping[str, TableState
     seen = reader.highest_of(dict.fromkeys(tables, committed))
     is_kept = mirror.consistency == "transaction"
     complete = reader.completeness(committed) if is_kept else None
-    told = complete.told_at(mirror.reads) if complete else {}
-    shown = sum(any(majors.values()) for majors in told.values())
+    majors_seen = complete.told_at(mirror.reads) if complete else {}
+    shown = sum(any(majors.values()) for majors in majors_seen.values())
     none_yet = f"none yet: {shown} of {mirror.source.ordered_partitions} partitions have shown a commit"
     found = {}
     for source, table in tables.items():

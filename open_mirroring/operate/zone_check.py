@@ -44,5 +44,5 @@ def prove_conformance(store: OneLakeStore) -> None:
     found = deviations(store)
     if found:
         what = "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found)
-        way_out = "publish nothing there; take this to the service's support, or choose another region or address"
-        raise TerminalError("STORE_UNFIT", what, where="conformance probe", way_out=way_out)
+        next_step = "publish nothing there; take this to the service's support, or choose another region or address"
+        raise TerminalError("STORE_UNFIT", what, where="conformance probe", next_step=next_step)

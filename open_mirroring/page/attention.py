@@ -9,18 +9,18 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.codes import CODES, next_step
+from open_mirroring.codes import CODES, next_step_of
 from open_mirroring.config import Mirror
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.dead_letters import OpenLetters
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE, unknown_epochs
-from open_mirroring.ledger.letters import OpenLetters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate import words
 from open_mirroring.operate.mirror_view import MirrorView, TableView
 from open_mirroring.page import fixes
 from open_mirroring.page.fixes import Button, Command, Fixes
 from open_mirroring.protocols.proving import ProofVerdict
-from open_mirroring.protocols.table_losses import DEAD_LETTERS_HOMELESS, DEAD_LETTERS_OPEN, Loss
+from open_mirroring.protocols.table_losses import DEAD_LETTERS_OPEN, DEAD_LETTERS_UNNAMED, Loss
 from open_mirroring.protocols.table_stops import COLUMN_NOT_STREAMED
 from open_mirroring.protocols.verdicts import Verdict
 
@@ -94,7 +94,7 @@ def _problem(verdict: Verdict | None, code: str, what: str, source: str, fixing:
     of = (source,) if source else ()
     # A source from elsewhere may have codes of its own.
     cause = CODES[code].means if code in CODES else ""
-    return Problem(verdict, code, cause, next_step(code), of, ((what, of),), *fixing)
+    return Problem(verdict, code, cause, next_step_of(code), of, ((what, of),), *fixing)
 
 
 def _of_table(mirror: Mirror, ledger: Engine, table: TableView) -> Iterator[Problem]:
@@ -113,7 +113,7 @@ def _of_table(mirror: Mirror, ledger: Engine, table: TableView) -> Iterator[Prob
 
 def _of_loss(mirror: Mirror, loss: Loss, letters: OpenLetters, source: str) -> Iterator[Problem]:
     """The problem of one loss; a loss by dead letters gives one problem for each code of theirs."""
-    if loss.code not in (DEAD_LETTERS_OPEN, DEAD_LETTERS_HOMELESS):
+    if loss.code not in (DEAD_LETTERS_OPEN, DEAD_LETTERS_UNNAMED):
         yield _problem(Verdict.LOSSES, loss.code, loss.what, source, fixes.of_loss(mirror, loss.code, source))
         return
     for code, count in letters.by_code.items():

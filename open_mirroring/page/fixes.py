@@ -16,7 +16,13 @@ from open_mirroring.operate.mirror_view import TableView
 from open_mirroring.operate.operations import Operation
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
-from open_mirroring.protocols.table_stops import COLUMN_NOT_STREAMED, KEY_MENDED, LOAD_REPEATED, NEW_TABLE, RELOAD_SEEN
+from open_mirroring.protocols.table_stops import (
+    COLUMN_NOT_STREAMED,
+    KEY_CORRECTED,
+    LOAD_REPEATED,
+    NEW_TABLE,
+    RELOAD_SEEN,
+)
 from open_mirroring.protocols.verdicts import Verdict
 
 
@@ -69,11 +75,11 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
         commands.append(_command(mirror, operations.INITIAL_LOAD))
     if code == RESET_OPEN:
         buttons += [_button(operations.TARGET_GONE), _button(operations.TARGET_BACK)]
-    if (is_stopped and code not in (NEW_TABLE, KEY_MENDED)) or code == RESET_OPEN:
+    if (is_stopped and code not in (NEW_TABLE, KEY_CORRECTED)) or code == RESET_OPEN:
         commands.append(_command(mirror, operations.RELOAD, table=table.source))
     if code in having(Trait.RUN_HELPS):
         commands.append(_command(mirror, operations.TICK))
-    if code in having(Trait.ASKS_SOMEBODY) or table.verdict is None:
+    if code in having(Trait.ASKS_OPERATOR) or table.verdict is None:
         commands.append(Command(f"open-mirroring check {shlex.quote(str(mirror.file))}", _CHECK))
     return tuple(buttons), tuple(commands)
 
@@ -100,7 +106,7 @@ def _of_stop(mirror: Mirror, table: TableView, epochs: tuple[str, ...], columns:
         if code == LOAD_REPEATED:
             effect = "messages were only delivered twice, and nothing was loaded again: clear the stop"
             yield _button(operations.RESUME, effect=effect)
-    elif code not in WHY_RESET and code != KEY_MENDED:
+    elif code not in WHY_RESET and code != KEY_CORRECTED:
         yield _button(operations.RESUME)
 
 

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from open_mirroring.changes.manifest import LetterPlace, Manifest, counts_of
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
@@ -205,8 +205,8 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "read": BoundOffsets.of(found.bound_offsets),
         "table": table,
         "columns": [
-            {"name": c.landed_name, "type": c.type, "tells": c.tells}
-            if c.tells
+            {"name": c.landed_name, "type": c.type, "content": c.content}
+            if c.content
             else {"name": c.name, "type": c.type, **({"renamed": c.renamed} if c.renamed else {})}
             for c in state.columns.columns
         ],
@@ -354,7 +354,7 @@ def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
 
 
 def _letters(letters: Sequence[Letter]) -> list[dict[str, Any]]:
-    return [{**letter._asdict(), "way_out": next_step(letter.code)} for letter in letters]
+    return [{**letter._asdict(), "next_step": next_step_of(letter.code)} for letter in letters]
 
 
 def _names(cols: str) -> list[str]:

@@ -58,12 +58,12 @@ def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
         raise TerminalError(
             "ARGUMENT_INVALID",
             f"the interval begins at {interval.start.isoformat()}, before the horizon at {horizon.isoformat()}",
-            way_out="begin the interval at the horizon or later. Earlier changes are no longer in the change log: only "
-            "a reload of the tables recovers them",
+            next_step="begin the interval at the horizon or later. Earlier changes are no longer in the change log: "
+            "only a reload of the tables recovers them",
         )
 
 
 def _invalid(what: str) -> TerminalError:
     return TerminalError(
-        "ARGUMENT_INVALID", what, way_out="give two moments in ISO form, the earlier one first: 2026-01-05T10:00:00Z"
+        "ARGUMENT_INVALID", what, next_step="give two moments in ISO form, the earlier one first: 2026-01-05T10:00:00Z"
     )

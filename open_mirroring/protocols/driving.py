@@ -102,6 +102,6 @@ def drive_one(state: S, step: Callable[[S, Any], S], answer: Callable[[Any], Any
         step,
         lambda requests: {"": answer(requests[""])},
         lambda _, current: isinstance(current.request, end),
-        silent=TransientError("UNREACHABLE", "the ledger does not answer", way_out="try again later"),
+        silent=TransientError("UNREACHABLE", "the ledger does not answer", next_step="try again later"),
     )
     return ended[""]

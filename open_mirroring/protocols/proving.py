@@ -238,7 +238,7 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     elif len(keys) < len(proof.keys):
         reason = f"{len(proof.keys) - len(keys)} keys are there more than once"
     if reason:
-        raise TerminalError("REPAIR_REFUSED", reason, way_out="find the cause, then `open-mirroring reload-table`")
+        raise TerminalError("REPAIR_REFUSED", reason, next_step="find the cause, then `open-mirroring reload-table`")
     return keys
 
 
@@ -252,7 +252,7 @@ def position_above(highest: str | None, stream_from: str | None, *, removes: boo
         raise TerminalError(
             "REPAIR_REFUSED",
             "no change of the table has been logged yet, so a correction has no position to follow",
-            way_out="find the cause, then `open-mirroring reload-table`",
+            next_step="find the cause, then `open-mirroring reload-table`",
         )
     major = above(highest)
     if stream_from is not None and stream_from > major:

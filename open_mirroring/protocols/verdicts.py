@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
-from open_mirroring.codes import Trait, having, next_step
+from open_mirroring.codes import Trait, having, next_step_of
 from open_mirroring.protocols.table_losses import Loss
 
 OK = "OK"
@@ -80,11 +80,11 @@ class Finding:
     at: datetime | None = None
 
     @property
-    def way_out(self) -> str:
+    def next_step(self) -> str:
         """The next step for an operator; empty when there is none."""
         if self.verdict is Verdict.PASS:
             return ""
-        return next_step(self.code)
+        return next_step_of(self.code)
 
 
 class DeepFinding(NamedTuple):

@@ -28,7 +28,7 @@ from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableStat
 from open_mirroring.ledger.requests import table_unknown
 from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, remembered
 from open_mirroring.protocols.verdicts import Finding, Verdict
-from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring.reconciliation.joined_tables import declare_joined
 from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.owning import owner_of, refuse_foreign_zone, refuse_other_zone
 from open_mirroring.reconciliation.owning import zone_address as zone_address
@@ -55,7 +55,7 @@ def declare_tables(
     the errors of :func:`declare`.
     """
     refuse_other_zone(mirror, ledger, zone)
-    take_in_joined(mirror, ledger)
+    declare_joined(mirror, ledger)
     declared = [declaration(table) for table in mirror.targets]
     ids = declare(ledger, mirror.name, declared, mirror.reads, mirror.writes, keep=keep)
     if unknown := sorted(set(only or ()) - ids.keys()):
@@ -108,7 +108,7 @@ def inspect_mirror(
             break
     else:
         what = f"the tables {sorted(waiting)} kept changing while they were inspected"
-        raise TransientError("CHANGED_MEANWHILE", what, way_out="try again")
+        raise TransientError("CHANGED_MEANWHILE", what, next_step="try again")
     if is_new_there:
         refuse_foreign_zone(mirror, looking.owners)
     if record:

@@ -13,7 +13,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.declaring import joined_tables
 from open_mirroring.reconciliation.owning import refuse_other_log, refuse_other_zone
 
-REFUSED_WAY_OUT = (
+REFUSED_NEXT_STEP = (
     "write the table out under `tables` with its key, or name it under `exclude` of its pattern; then run again: "
     "nothing of it is lost"
 )
@@ -28,11 +28,11 @@ def ledger_of(mirror: Mirror) -> Engine:
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)
     refuse_other_log(mirror, ledger)
-    take_in_joined(mirror, ledger)
+    declare_joined(mirror, ledger)
     return ledger
 
 
-def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
+def declare_joined(mirror: Mirror, ledger: Engine) -> None:
     """Add the tables that joined by a pattern to *mirror*, with the pattern's present settings (``CONFIG_INVALID``)."""
     if not mirror.has_patterns:
         return
@@ -64,5 +64,5 @@ def refused(mirror: Mirror, source: str, what: str) -> TerminalError:
         "CONFIG_INVALID",
         f"table {source!r} cannot join the mirror: {what}",
         where=str(mirror.file),
-        way_out=REFUSED_WAY_OUT,
+        next_step=REFUSED_NEXT_STEP,
     )

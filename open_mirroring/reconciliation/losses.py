@@ -16,25 +16,25 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_choice import lacking
-from open_mirroring.changes.manifest import KEYS_UNTOLD
+from open_mirroring.changes.manifest import OLD_KEYS_MISSING
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.facts.foreign_tables import ForeignTable
 from open_mirroring.facts.read_places import Run, gaps
-from open_mirroring.ledger.columns import column_texts, columns_of_whole_rows
+from open_mirroring.ledger.columns import column_texts, columns_of_complete_rows
+from open_mirroring.ledger.dead_letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.documents import FOREIGN_TABLES, PLACES, STRUCTURES
-from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
     BEGUN_LATE,
     CHANGES_IGNORED,
     CONTROL_TABLE_UNREAD,
-    DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
+    DEAD_LETTERS_UNNAMED,
     FILE_UNKNOWN,
     LOAD_NOT_MADE,
     NOT_SEEN,
@@ -49,13 +49,13 @@ from open_mirroring.protocols.table_losses import (
 )
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.reconciliation.evidence_text import shown
-from open_mirroring.reconciliation.joined_tables import take_in_joined
-from open_mirroring.reconciliation.told_by_source import signals_of
+from open_mirroring.reconciliation.joined_tables import declare_joined
+from open_mirroring.reconciliation.source_reports import signals_of
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9
-_TOLD_LOSSES = (TABLE_SUSPENDED, TABLE_EMPTIED, TABLE_RENAMED)
-_TOLD_NOTES = (CONTROL_TABLE_UNREAD, TASK_UNKNOWN)
+_REPORTED_LOSSES = (TABLE_SUSPENDED, TABLE_EMPTIED, TABLE_RENAMED)
+_REPORTED_NOTES = (CONTROL_TABLE_UNREAD, TASK_UNKNOWN)
 _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 
@@ -107,7 +107,7 @@ class SeenTable(NamedTuple):
     *last_batch* is the newest batch with rows of it, or 0. *tolerated* is the number of open dead letters that are no
     loss. *unseen* are names under `columns` and `types` that no row has. *signals* are events of the source by code
     (T-81). *exported* is the position above which changes count over a load from an export. *lacks_load*: it began
-    without its load (G-130). *keys_untold*: updates had no old key (C-73).
+    without its load (G-130). *old_keys_missing*: updates had no old key (C-73).
     """
 
     source: str
@@ -118,7 +118,7 @@ class SeenTable(NamedTuple):
     unseen: Mapping[str, Sequence[str]] = MappingProxyType({})
     signals: Mapping[str, str] = MappingProxyType({})
     lacks_load: bool = False
-    keys_untold: bool = False
+    old_keys_missing: bool = False
     exported: str | None = None
     columns: Sequence[str] = ()
 
@@ -132,18 +132,18 @@ def look(
     mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
 ) -> LossReport:
     """Read the ledger and return the mirror's losses; *has_read*: the source was read just now."""
-    take_in_joined(mirror, ledger)
+    declare_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables() if tables is None else tables
     declared = {table.source: table for table in mirror.tables}
     hashed = mirror.hashed_anywhere()
     naming = {source for source, table in declared.items() if table.unseen(())}
-    known = columns_of_whole_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
+    known = columns_of_complete_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
     of_columns = column_texts(ledger, {state.id: state.row.generation for state in states.values()})
     newest = reader.newest_batches()
     with ledger.connect() as db:
         structures = (one.schema for one in STRUCTURES.of(db, mirror.name).values())
-        keys_untold = {one.source for one in structures if one.topic == KEYS_UNTOLD}
+        old_keys_missing = {one.source for one in structures if one.topic == OLD_KEYS_MISSING}
         foreign = FOREIGN_TABLES.of(db, mirror.name)
         signals = signals_of(db, mirror.name)
         places = PLACES.of(db, mirror.name)
@@ -164,7 +164,7 @@ def look(
                 table.unseen(known[source]) if table is not None and source in naming & known.keys() else {},
                 signals=signals.get(source, {}),
                 lacks_load=load is not None and state.start.load_state == "none" and not begun_otherwise,
-                keys_untold=source in keys_untold and not (table and table.keys_never_change),
+                old_keys_missing=source in old_keys_missing and not (table and table.keys_never_change),
                 exported=(state.start.stream_from or "") if is_exported else None,
                 columns=of_columns.get(state.id, ()),
             )
@@ -227,12 +227,12 @@ def judge(
     at_risk = f"AT RISK: {_said(unnamed)}: their table is unknown, so any may lack a change"
     losses[ANY_TABLE] = (
         *([] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, f"{uncounted}: there may be more than are shown")]),
-        *([Loss(DEAD_LETTERS_HOMELESS, at_risk)] if unnamed.count > tolerated else ()),
+        *([Loss(DEAD_LETTERS_UNNAMED, at_risk)] if unnamed.count > tolerated else ()),
         *(_missing_places(places) if gaps_are_losses else ()),
         *([Loss(FILE_UNKNOWN, f"{unread}; any table may lack a change")] if unread else ()),
         *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),
     )
-    notes[ANY_TABLE] = tuple(f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals)
+    notes[ANY_TABLE] = tuple(f"{code}: {signals[code]}" for code in _REPORTED_NOTES if code in signals)
     return LossReport(
         letters,
         {source: found for source, found in losses.items() if found},
@@ -247,7 +247,7 @@ def _losses_of(
 ) -> Iterator[Loss]:
     yield from _letters_of(table, letters)
     yield from _ignored_before(table, ignored)
-    yield from (Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals)
+    yield from (Loss(code, table.signals[code]) for code in _REPORTED_LOSSES if code in table.signals)
     if renamed is not None:
         yield renamed
     if table.lacks_load:
@@ -262,7 +262,7 @@ def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[st
     yield _ignored_before_export(table, ignored)
     if table.last_batch and not table.loaded:
         yield _begun_late(places)
-    if table.keys_untold:
+    if table.old_keys_missing:
         what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
         yield f"{SETUP_INCOMPLETE}: {what}"
     if TASK_ERRORS in table.signals:

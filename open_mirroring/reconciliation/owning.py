@@ -91,7 +91,7 @@ def refuse_foreign_zone(mirror: Mirror, owners: Iterable[str]) -> None:
     """Raise ``MIRROR_CLASH`` if other mirrors (*owners*) publish to a zone where this one has nothing yet."""
     for owner in sorted({*owners} - {mirror.name, ""}):
         what = f"the landing zone is that of mirror {owner!r}: folders of these tables have its marker"
-        raise TerminalError(MIRROR_CLASH, what, where=mirror.landing_zone.place, way_out=OWN_PLACE)
+        raise TerminalError(MIRROR_CLASH, what, where=mirror.landing_zone.place, next_step=OWN_PLACE)
 
 
 def standing(mirror: Mirror, url: str | None = None) -> int:
@@ -134,5 +134,5 @@ def _elsewhere(mirror: Mirror, setting: str, former: str, why: str) -> TerminalE
         MIRROR_CLASH,
         f"mirror {mirror.name!r} writes to the `{setting}` {former}, and this file names another: {why}",
         where=str(mirror.file),
-        way_out=OWN_PLACE,
+        next_step=OWN_PLACE,
     )

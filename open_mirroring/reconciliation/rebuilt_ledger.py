@@ -297,6 +297,6 @@ def refuse_known(db: Connection, mirror: str) -> None:
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))
     if db.scalar(batches.limit(1)) is not None or db.scalar(tables.limit(1)) is not None:
-        way_out = "where it is an older copy, name a new `ledger` in the mirror file, and rebuild into that"
+        next_step = "where it is an older copy, name a new `ledger` in the mirror file, and rebuild into that"
         what = f"the ledger knows batches or tables of mirror {mirror!r}"
-        raise TerminalError("COMMAND_REFUSED", what, way_out=way_out)
+        raise TerminalError("COMMAND_REFUSED", what, next_step=next_step)

@@ -23,9 +23,9 @@ def check_permitted(
     Raises ``REPAIR_REFUSED`` with the reason and the next step. *not_applied* is the operator's statement.
     """
 
-    def refused(why: str, way_out: str) -> TerminalError:
+    def refused(why: str, next_step: str) -> TerminalError:
         what = f"number {number} of table {table!r} is not published again: {why}"
-        return TerminalError("REPAIR_REFUSED", what, way_out=way_out)
+        return TerminalError("REPAIR_REFUSED", what, next_step=next_step)
 
     no_matter = having(Trait.REPAIRED) | of_kind(Kind.HOLD) | of_kind(Kind.LOSS) | {v.OK}
     also = finding.evidence.get("also")
@@ -36,12 +36,12 @@ def check_permitted(
     if others:
         raise refused(f"the table is stopped by {', '.join(others)}", "see to that first")
     if number not in finding.lost:
-        way_out = "nothing is missing; a broken file under its name has to be moved away first"
-        raise refused("it is there, or was processed and purged", way_out)
+        next_step = "nothing is missing; a broken file under its name has to be moved away first"
+        raise refused("it is there, or was processed and purged", next_step)
     if number <= finding.applied:
         why = f"the target counts as having applied everything up to {finding.applied}, and reads no number twice"
-        way_out = "compare the target with the source; if rows are missing, reset the table"
-        raise refused(why, f"{way_out}: `open-mirroring reload-table`")
+        next_step = "compare the target with the source; if rows are missing, reset the table"
+        raise refused(why, f"{next_step}: `open-mirroring reload-table`")
     if record.rows == 0:
         return "it has no rows"
     if not not_applied:

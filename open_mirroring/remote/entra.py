@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.remote.http_service import Answer, HttpService, Request, Said, described
+from open_mirroring.remote.http_service import Answer, HttpService, NoAnswer, Request, described
 
 
 class AuthorizedService:
@@ -43,7 +43,7 @@ class AuthorizedService:
             if answer.status == 401 and not last:
                 token = self._tokens.renewed(token)
                 if not request.repeatable:
-                    raise self._service.unknown(request, Said(described(answer)))
+                    raise self._service.unknown(request, NoAnswer(described(answer)))
             elif answer.status in (401, 403):
                 raise self._denied(request, answer)
             else:
@@ -55,7 +55,7 @@ class AuthorizedService:
             "ACCESS_DENIED",
             f"{self._service.name} refuses this login: {described(answer)}",
             where=f"connection {self._login.connection}: {request}",
-            way_out="give the identity Contributor in the workspace, or read and write on the item; the tenant must "
+            next_step="give the identity Contributor in the workspace, or read and write on the item; the tenant must "
             "let service principals use Fabric APIs, and OneLake be reached from outside Fabric",
         )
 
@@ -171,8 +171,8 @@ class TokenSource:
             "ACCESS_DENIED",
             f"Entra ID gives no token for {self._audience}: {said}",
             where=f"connection {self._login.connection}",
-            way_out=f"correct tenant_id, client id or secret of the connection, or what {self._login.auth} needs where "
-            "this process runs; an AADSTS code is explained in Microsoft's list of them",
+            next_step=f"correct tenant_id, client id or secret of the connection, or what {self._login.auth} needs "
+            "where this process runs; an AADSTS code is explained in Microsoft's list of them",
         )
 
     def _unavailable(self, said: str) -> TransientError:
@@ -180,7 +180,7 @@ class TokenSource:
             "UNREACHABLE",
             f"no token could be asked for: {said}",
             where=f"connection {self._login.connection}",
-            way_out="the next run goes on; if it stays so, look at the network between here and Entra ID",
+            next_step="the next run goes on; if it stays so, look at the network between here and Entra ID",
         )
 
 

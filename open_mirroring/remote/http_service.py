@@ -161,10 +161,10 @@ class HttpService:
         Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries;
         ``TARGET_BUSY`` if the service asks to wait too long; ``SERVICE_REFUSED`` for a redirect.
         """
-        said = Said("no answer")
+        said = NoAnswer("no answer")
         for attempt in range(1, _TRIES + 1):
             if too_long := self.budget.await_turn():
-                raise self.unknown(request, Said("it asked earlier", too_long))
+                raise self.unknown(request, NoAnswer("it asked earlier", too_long))
             outcome = self._once(request)
             if isinstance(outcome, Answer) and outcome.status not in _PASSING:
                 self.budget.succeed()
@@ -180,23 +180,23 @@ class HttpService:
                 self.budget.back_off(attempt)
         raise self.unknown(request, said)
 
-    def unknown(self, request: Request, said: Said) -> TransientError:
+    def unknown(self, request: Request, said: NoAnswer) -> TransientError:
         """The error for a call with an unknown outcome."""
         if said.wait is not None:
             return TransientError(
                 "TARGET_BUSY",
                 f"{self.name} asks to be called less: {said.text}, for {said.wait:.0f} s",
                 where=str(request),
-                way_out="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
+                next_step="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
             )
         return TransientError(
             "UNREACHABLE",
             f"{self.name} gave no usable answer: {said.text}",
             where=str(request),
-            way_out="the next run goes on; if it stays so, look at the network between and at the service's health",
+            next_step="the next run goes on; if it stays so, look at the network between and at the service's health",
         )
 
-    def _once(self, request: Request) -> Answer | Said:
+    def _once(self, request: Request) -> Answer | NoAnswer:
         url = f"{self._endpoint}{request.path}" + (f"?{urlencode(request.query)}" if request.query else "")
         usual = {"User-Agent": "open-mirroring", "Accept-Encoding": "identity"}
         if request.method in ("PUT", "PATCH", "POST"):
@@ -215,26 +215,26 @@ class HttpService:
             return _received(response, request.into)
         except (self._failures, ValueError) as error:
             # The error's text holds the address with its query, or a header, so only its kind is shown.
-            return Said(type(error).__name__)
+            return NoAnswer(type(error).__name__)
 
-    def _said(self, outcome: Answer | Said) -> Said:
-        if isinstance(outcome, Said):
+    def _said(self, outcome: Answer | NoAnswer) -> NoAnswer:
+        if isinstance(outcome, NoAnswer):
             return outcome
         wait = _retry_after(outcome.headers) if outcome.status in (429, 503) else None
         if outcome.status == 429 and wait is None:
             wait = 1.0
-        return Said(described(outcome), wait)
+        return NoAnswer(described(outcome), wait)
 
     def _redirected(self, request: Request, status: int) -> TerminalError:
         return TerminalError(
             "SERVICE_REFUSED",
             f"{self.name} redirects (status {status}), which is not followed",
             where=str(request),
-            way_out="name the service's own address in the connection",
+            next_step="name the service's own address in the connection",
         )
 
 
-class Said(NamedTuple):
+class NoAnswer(NamedTuple):
     """What is known of a call that got no proper answer; *wait* is how many seconds the service asked to wait."""
 
     text: str

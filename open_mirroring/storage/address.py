@@ -90,8 +90,8 @@ def _at_host(place: str, parts: list[str]) -> tuple[Service, str, str]:
     container, at, host = place.partition("@")
     if onelake := _ONELAKE_HOST.fullmatch(host):
         if not at or not re.fullmatch(_GUID, container) or not parts or not re.fullmatch(_GUID, parts[0]):
-            way_out = "copy both GUIDs out of the item's address in the browser"
-            raise _invalid("in OneLake workspace and item are named by GUID", way_out)
+            next_step = "copy both GUIDs out of the item's address in the browser"
+            raise _invalid("in OneLake workspace and item are named by GUID", next_step)
         return "onelake", f"https://{onelake[1]}.blob.{onelake[2]}", container
     azure = _AZURE_HOST.fullmatch(host)
     if azure is None:
@@ -105,5 +105,5 @@ def _named(name: str, form: re.Pattern[str], what: str) -> str:
     return name
 
 
-def _invalid(what: str, way_out: str = f"write {FORMS}") -> TerminalError:
-    return TerminalError("CONFIG_INVALID", what, way_out=way_out)
+def _invalid(what: str, next_step: str = f"write {FORMS}") -> TerminalError:
+    return TerminalError("CONFIG_INVALID", what, next_step=next_step)

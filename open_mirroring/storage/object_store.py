@@ -197,7 +197,7 @@ class ObjectStore:
                 "ACCESS_DENIED",
                 f"the storage refuses what connection {self._connection!r} signs in with: {said or 'no login'}",
                 where=self._where,
-                way_out="correct the key, signature or login of the connection; give it the right to list and read "
+                next_step="correct the key, signature or login of the connection; give it the right to list and read "
                 "there (Storage Blob Data Reader; s3:ListBucket and s3:GetObject), for a change log also to write and "
                 "delete; or open the storage's firewall",
             )
@@ -206,14 +206,14 @@ class ObjectStore:
                 "SERVICE_REFUSED",
                 f"the storage refuses a request about {name!r}: {said}",
                 where=self._where,
-                way_out="compare the address in the mirror file, and the region and endpoint in the connection, with "
+                next_step="compare the address in the mirror file, and the region and endpoint in the connection, with "
                 "what the cloud's portal shows for the container",
             )
         return TransientError(
             "UNREACHABLE",
             f"the storage does not answer: {said or 'no connection'}",
             where=self._where,
-            way_out="the next run goes on; if it stays so, compare the account's or endpoint's name, and look at the "
+            next_step="the next run goes on; if it stays so, compare the account's or endpoint's name, and look at the "
             "network between here and there",
         )
 
@@ -222,7 +222,7 @@ class ObjectStore:
             "SOURCE_REWRITTEN",
             f"another object is under the name {name!r} now",
             where=self._where,
-            way_out="what was bound must stay as it is until it is read: put the object back, and deliver the other "
+            next_step="what was bound must stay as it is until it is read: put the object back, and deliver the other "
             "one under a new name",
         )
 
@@ -231,7 +231,7 @@ class ObjectStore:
             "PLACE_MISSING",
             "there is no such container or bucket",
             where=self._where,
-            way_out="fix its name in the address, or create it",
+            next_step="fix its name in the address, or create it",
         )
 
 

@@ -120,16 +120,16 @@ class Attempts:
         store.set(self._KEY, {"owed": kept.get("owed", []), "before": self._before})
 
     def of(
-        self, attempt: Callable[[], T], tell: Callable[[Sequence[PublishedFiles]], None] = lambda _: None
+        self, attempt: Callable[[], T], report: Callable[[Sequence[PublishedFiles]], None] = lambda _: None
     ) -> tuple[T, list[PublishedFiles]]:
-        """Runs *attempt*; returns its result and the unreported files. *tell* gets the files even if it fails."""
+        """Runs *attempt*; returns its result and the unreported files. *report* gets the files even if it fails."""
         try:
             done = attempt()
         except Exception:
             with suppress(MirroringError):  # a ledger that does not answer now is asked by the next attempt
-                tell(self.published())
+                report(self.published())
             raise
-        tell(published := self.published())
+        report(published := self.published())
         return done, published
 
     def published(self) -> list[PublishedFiles]:

@@ -83,7 +83,7 @@ def missing(name: str, file: Path) -> TerminalError:
         "CONNECTION_INVALID",
         f"Airflow knows no connection {name!r}",
         where=str(file),
-        way_out=f"add it under Admin, Connections, in the secrets backend, or as {core.variable(name)}; "
+        next_step=f"add it under Admin, Connections, in the secrets backend, or as {core.variable(name)}; "
         "or correct the name in the mirror file",
     )
 

@@ -61,7 +61,7 @@ def hold_note(held: dict[str, str]) -> str:
 def error_event(error: MirroringError) -> dict[str, Any]:
     """An error as a JSON-ready dict, to send it from the triggerer to the task."""
     kind = "transient" if isinstance(error, TransientError) else "terminal"
-    fields = {"code": error.code, "what": error.what, "where": error.where, "way_out": error.way_out}
+    fields = {"code": error.code, "what": error.what, "where": error.where, "next_step": error.next_step}
     return {"error": {"kind": kind, **fields}}
 
 
@@ -71,4 +71,4 @@ def event_error(event: dict[str, Any]) -> MirroringError | None:
     if not fields:
         return None
     kind = TransientError if fields.pop("kind") == "transient" else TerminalError
-    return kind(fields["code"], fields["what"], where=fields["where"], way_out=fields["way_out"])
+    return kind(fields["code"], fields["what"], where=fields["where"], next_step=fields["next_step"])

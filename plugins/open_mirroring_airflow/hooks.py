@@ -79,9 +79,9 @@ class KafkaHook(_Hook):
             settings = self.get_conn()
         except MirroringError as error:
             return False, str(error)
-        # A refused login is told in a callback only; the call itself says that time is over.
-        told: list[str] = []
-        options: dict[str, Any] = {**settings.options, "error_cb": lambda error: told.append(error.str())}
+        # Only the callback gets a refused login; the call itself reports a timeout.
+        refusals: list[str] = []
+        options: dict[str, Any] = {**settings.options, "error_cb": lambda error: refusals.append(error.str())}
         try:
             client = AdminClient({**options, "log_level": 0})
             try:
@@ -89,7 +89,7 @@ class KafkaHook(_Hook):
             finally:
                 client.poll(0)
         except KafkaException as error:
-            reasons = list(dict.fromkeys(told))[:_REASONS_SHOWN]
+            reasons = list(dict.fromkeys(refusals))[:_REASONS_SHOWN]
             return False, settings.redact("; ".join([*reasons, error.args[0].str()]))
         return True, f"the broker answers and names {len(topics)} topics; `open-mirroring check --sample` reads them"
 

@@ -88,10 +88,10 @@ class OpenMirroringSparkOperator(BaseOperator):
                 raise
         # Outside of the handler: the provider's error repeats the job's log, and would stand above ours.
         if hook.result.report is not None:
-            self.tell(hook.result.report)
+            self.log_report(hook.result.report)
         return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
 
-    def tell(self, report: dict[str, Any]) -> None:
+    def log_report(self, report: dict[str, Any]) -> None:
         """Writes a summary of the job's report into the log and into the run's note."""
         from open_mirroring.operate.job_story import story
 
@@ -106,7 +106,7 @@ class OpenMirroringSparkOperator(BaseOperator):
             "TABLES_STOPPED",
             f"tables stopped: {by_table(report, 'stopped')}; the others are done",
             where=self.job,
-            way_out="see the runbook's section of each code; `open-mirroring status` shows the evidence",
+            next_step="see the runbook's section of each code; `open-mirroring status` shows the evidence",
         )
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
@@ -171,7 +171,7 @@ class OpenMirroringSparkOperator(BaseOperator):
             "NOT_EQUAL",
             f"not equal to the source: {'; '.join(difference_text(*one) for one in sorted(differ.items()))}",
             where=self.job,
-            way_out=f"the task's log names the keys and whose fault it is; to correct the rows, trigger "
+            next_step=f"the task's log names the keys and whose fault it is; to correct the rows, trigger "
             f"{self.mirror}__correct_table with the proof ({proofs}), or reload the table",
         )
 
@@ -185,11 +185,11 @@ class OpenMirroringSparkOperator(BaseOperator):
                 "INSTALLATION_INCOMPLETE",
                 "the job refused its arguments",
                 where=self.job,
-                way_out="see the task's log; are Airflow's plugins and the jobs of the same version?",
+                next_step="see the task's log; are Airflow's plugins and the jobs of the same version?",
             )
         # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
-        what, way_out = _death(exit_code, is_ended_by_airflow=self._is_ended_by_airflow)
-        raise TransientError("JOB_FAILED", what, where=self.job, way_out=way_out)
+        what, next_step = _death(exit_code, is_ended_by_airflow=self._is_ended_by_airflow)
+        raise TransientError("JOB_FAILED", what, where=self.job, next_step=next_step)
 
 
 def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
@@ -227,7 +227,7 @@ def tables_listed(mirror: Mirror, tables: list[str]) -> str:
             "ARGUMENT_INVALID",
             f"a name with a comma cannot be in a list of tables: {unlistable}",
             where=str(mirror.file),
-            way_out="publish all tables of this mirror, or give that table a mirror of its own",
+            next_step="publish all tables of this mirror, or give that table a mirror of its own",
         )
     return ",".join(tables)
 
@@ -236,16 +236,16 @@ def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
     """A job's report without lists and long texts, small enough to be a task's return value."""
     if report is None:
         return None
-    return {name: value for name, value in report.items() if name != "told" and not isinstance(value, list)}
+    return {name: value for name, value in report.items() if name != "loss_report" and not isinstance(value, list)}
 
 
-def done_with_losses(losses: str, *, where: str, ways_out: str = "") -> TerminalError:
+def done_with_losses(losses: str, *, where: str, next_steps: str = "") -> TerminalError:
     """The error ``DONE_WITH_LOSSES`` of a run that published everything, to tables that lack something."""
     return TerminalError(
         "DONE_WITH_LOSSES",
         f"everything was published, with losses: {losses}",
         where=where,
-        way_out=ways_out or "see `open-mirroring status` for the fix of each",
+        next_step=next_steps or "see `open-mirroring status` for the fix of each",
     )
 
 

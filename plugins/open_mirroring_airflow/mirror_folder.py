@@ -26,9 +26,9 @@ def read_mirror_folder(folder: str | Path | None) -> tuple[list[Mirror], Termina
     """
     folder = Path(folder or os.environ.get(MIRRORS) or "mirrors")
     if not folder.is_dir():
-        way_out = f"create it, or name another one in the DAG file or in {MIRRORS}"
+        next_step = f"create it, or name another one in the DAG file or in {MIRRORS}"
         what = "there is no folder of mirror files"
-        return [], TerminalError("PLACE_MISSING", what, where=str(folder), way_out=way_out)
+        return [], TerminalError("PLACE_MISSING", what, where=str(folder), next_step=next_step)
     try:
         return load_mirrors(folder, _standing), None
     except ConfigError as error:

@@ -84,8 +84,8 @@ class MirrorNotifier(BaseNotifier):
 
 def lines(text: str) -> list[str]:
     """Splits an error's text into lines, with the fix on a line of its own."""
-    said, *ways_out = text.split(" Next step: ")
-    return [said, *(f"Next step: {one}" for one in ways_out)]
+    said, *next_steps = text.split(" Next step: ")
+    return [said, *(f"Next step: {one}" for one in next_steps)]
 
 
 def _named(context: Context, name: str, attribute: str) -> str:

@@ -95,10 +95,10 @@ class ProveOperator(OpenMirroringSparkOperator):
         finally:
             self._alert(mirror, context)
 
-    def tell(self, report: dict[str, Any]) -> None:
+    def log_report(self, report: dict[str, Any]) -> None:
         """Write what was found, and keep it."""
         self._report = report
-        super().tell(report)
+        super().log_report(report)
 
     def _alert(self, mirror: Mirror, context: Context) -> None:
         """Send a message about tables that came to be late since the run before."""
@@ -158,10 +158,10 @@ class PublishingOperator(OpenMirroringSparkOperator):
             if done is None:
                 return self.run_job(mirror, arguments, context)
             self.log.info("The program that read has published as well.")
-            self.tell(done)
+            self.log_report(done)
             return short(done)
 
-        report, published = attempts.of(publish, self._tell)
+        report, published = attempts.of(publish, self._log_files)
         self._send(mirror, published, context)
         attempts.forget()
         return report
@@ -170,11 +170,11 @@ class PublishingOperator(OpenMirroringSparkOperator):
         """The tables read and written; Airflow's OpenLineage provider calls this method by its name."""
         return None if self._sent is None else operator_lineage(*self._sent)
 
-    def tell(self, report: dict[str, Any]) -> None:
+    def log_report(self, report: dict[str, Any]) -> None:
         """Keeps the report until the attempt ends: the ledger then shows which files were published."""
         self._whole = report
 
-    def _tell(self, published: Sequence[PublishedFiles]) -> None:
+    def _log_files(self, published: Sequence[PublishedFiles]) -> None:
         """Tell the job's report, with files and rows as the ledger has them: earlier attempts published some."""
         if self._whole is None:
             return
@@ -183,7 +183,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         for one in published:
             files.setdefault(one.table, []).extend(range(one.first_number, one.number + 1))
             rows[one.table] = rows.get(one.table, 0) + one.rows
-        super().tell({**self._whole, **({"files": files, "rows": rows} if files else {})})
+        super().log_report({**self._whole, **({"files": files, "rows": rows} if files else {})})
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The tables to publish."""
@@ -246,7 +246,7 @@ class ApprovedOperator(OpenMirroringSparkOperator):
                 "ARGUMENT_INVALID",
                 "no one approved this run by name",
                 where=f"task {self.approval_task_id}",
-                way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
+                next_step="answer the approval as a user of Airflow; marking its task as a success approves nothing",
             )
         request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
         return {**form, "approved_by": name, "request": request, "wait": _LOOK_MINUTES}
@@ -270,7 +270,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
         if error is not None:
             raise error
         if not event["goes_on"]:
-            raise TerminalError(RESET_OPEN, event["waits_for"], where=self.job, way_out=self._way_out)
+            raise TerminalError(RESET_OPEN, event["waits_for"], where=self.job, next_step=self._next_step)
         return self._carry_on(load_mirror(Path(self.mirror_file)), context, event["until"])
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
@@ -286,7 +286,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
                 raise
             table = context["params"][TABLE.field]
             reset = _ledger_reader(mirror).tables(table)[table].reset
-            self.log.info("Waiting: %s. %s", waits.what, self._way_out)
+            self.log.info("Waiting: %s. %s", waits.what, self._next_step)
             self.defer(
                 trigger=ResetTrigger(
                     mirror_file=str(mirror.file),
@@ -301,7 +301,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
             )
 
     @property
-    def _way_out(self) -> str:
+    def _next_step(self) -> str:
         return (
             f"Where nothing shows what the target has, look there, then start {self.mirror}__decide with the decision "
             f"{TARGET_GONE.name} or {TARGET_BACK.name}. Clear this task if it has given up: it goes on from there"
@@ -317,8 +317,8 @@ class CorrectOperator(ApprovedOperator):
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """Raises a transient error, so that Airflow retries: the rows could not be read."""
-        way_out = "fix what it names; the task tries again, and can be cleared"
-        raise TransientError("PROOF_FAILED", report["waits"], where=self.job, way_out=way_out)
+        next_step = "fix what it names; the task tries again, and can be cleared"
+        raise TransientError("PROOF_FAILED", report["waits"], where=self.job, next_step=next_step)
 
 
 class DecideOperator(BaseOperator):
@@ -344,16 +344,16 @@ class DecideOperator(BaseOperator):
                 "ARGUMENT_INVALID",
                 "no one started this run by name, so no one decides",
                 where=f"run {context['run_id']}",
-                way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
+                next_step="start it as a user of Airflow: *Trigger*, on the DAG's page",
             )
         from open_mirroring.ledger import open_ledger
         from open_mirroring.ledger.auditing import Reason
         from open_mirroring.operate.deciding import decide_and_look
-        from open_mirroring.reconciliation.joined_tables import take_in_joined
+        from open_mirroring.reconciliation.joined_tables import declare_joined
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
-        take_in_joined(mirror, ledger)
+        declare_joined(mirror, ledger)
         form = {"source": fields.pop(TABLE.field, ""), **fields, "request": f"{self.dag_id}/{context['run_id']}"}
         said = decide_and_look(
             mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON.field])

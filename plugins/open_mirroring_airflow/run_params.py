@@ -90,7 +90,7 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
             "ARGUMENT_INVALID",
             f"nothing was decided: for {operation.label!r} ({operation.name}) {'; and '.join(said)}",
             where="the run's form",
-            way_out=f"start another run of this DAG; {operation.name} takes: {takes}",
+            next_step=f"start another run of this DAG; {operation.name} takes: {takes}",
         )
     return operation.name, filled
 
@@ -104,9 +104,9 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
     """Returns *wanted* in the mirror file's order; None: all. Raises ``ARGUMENT_INVALID`` for an unknown table."""
     if mirror.has_patterns:
         from open_mirroring.ledger import open_ledger
-        from open_mirroring.reconciliation.joined_tables import take_in_joined
+        from open_mirroring.reconciliation.joined_tables import declare_joined
 
-        take_in_joined(mirror, open_ledger(ledger_url(mirror)))
+        declare_joined(mirror, open_ledger(ledger_url(mirror)))
     sources = [table.source for table in mirror.tables]
     chosen = set(sources if wanted is None else wanted)
     if unknown := sorted(chosen.difference(sources)):
@@ -131,7 +131,7 @@ def backfill_arguments(context: Context) -> list[str]:
             "ARGUMENT_INVALID",
             "a run that is to read again has to name an interval, and this one has none",
             where=f"param {REREAD.field}",
-            way_out="start it as a backfill: airflow backfill create --dag-id … --from-date … --to-date … "
+            next_step="start it as a backfill: airflow backfill create --dag-id … --from-date … --to-date … "
             """--dag-run-conf '{"reread": true}'; or give it a logical date""",
         )
     interval = ["--from", start.isoformat(), "--to", end.isoformat()]

@@ -21,7 +21,7 @@ def job_file(job: str) -> Path:
     file = _jobs_folder() / f"{job}.py"
     if not file.is_file():
         raise TerminalError(
-            "INSTALLATION_INCOMPLETE", f"there is no job {job!r}", where=str(file), way_out="install it complete"
+            "INSTALLATION_INCOMPLETE", f"there is no job {job!r}", where=str(file), next_step="install it complete"
         )
     return file
 
@@ -49,7 +49,7 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
             "INSTALLATION_INCOMPLETE",
             "there is no spark-submit here",
             where=home or "PATH",
-            way_out="install pyspark next to Airflow, or set SPARK_HOME and PYSPARK_PYTHON to a Spark of its own",
+            next_step="install pyspark next to Airflow, or set SPARK_HOME and PYSPARK_PYTHON to a Spark of its own",
         )
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     if not home:
@@ -68,7 +68,7 @@ def _jobs_folder() -> Path:
         raise TerminalError(
             "INSTALLATION_INCOMPLETE",
             f"the package {_JOBS} is not installed where tasks run",
-            way_out="install open-mirroring into Airflow's environment",
+            next_step="install open-mirroring into Airflow's environment",
         )
     return Path(found.submodule_search_locations[0])
 

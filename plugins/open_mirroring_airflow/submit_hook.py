@@ -175,7 +175,7 @@ def _refuse(master: str, ledger: str, where: str) -> None:
         "INSTALLATION_INCOMPLETE",
         what,
         where=where,
-        way_out='set "deploy-mode": "client" in the extra of the connection; or, on YARN or Kubernetes, keep the '
+        next_step='set "deploy-mode": "client" in the extra of the connection; or, on YARN or Kubernetes, keep the '
         "ledger in PostgreSQL",
     )
 
@@ -188,7 +188,7 @@ def _key(mirror: Mirror, extra: Mapping[str, Any], connection: str) -> tuple[str
             "INSTALLATION_INCOMPLETE",
             "a driver on the cluster gets its job as sealed text, and no key is named for it",
             where=f"connection {connection}",
-            way_out=f"add two entries to its extra. `{KEY}` names a connection whose password is the key; "
+            next_step=f"add two entries to its extra. `{KEY}` names a connection whose password is the key; "
             f"`{KEY_FILE}` is the path of the file with the same key on the driver",
         )
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context, TaskInstanceState
 
-from open_mirroring.codes import Trait, having, next_step
+from open_mirroring.codes import Trait, having, next_step_of
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.operations import TABLE
@@ -90,7 +90,7 @@ class ReconcileOperator(BaseOperator):
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {
-            table: why for table, why in result.held.items() if findings[table].code in having(Trait.ASKS_SOMEBODY)
+            table: why for table, why in result.held.items() if findings[table].code in having(Trait.ASKS_OPERATOR)
         }
         lines = [verdicts_line(findings, left), *story("", {"stopped": stopped, "losses": report.lost})]
         # A run's note has an end: what is only noted of tables comes last.
@@ -107,19 +107,19 @@ class ReconcileOperator(BaseOperator):
             failed = f"failed before this: {', '.join(red)}" if red else ""
             named = f"tables stopped: {by_table({'stopped': stopped}, 'stopped')}" if stopped else ""
             ways = {
-                finding.way_out: None for table, finding in findings.items() if table in stopped and finding.way_out
+                finding.next_step: None for table, finding in findings.items() if table in stopped and finding.next_step
             }
             lacking = f"losses: {losses}" if losses else ""
             raise TerminalError(
                 "TABLES_STOPPED" if stopped else "JOB_FAILED",
                 "; ".join(filter(None, (named, failed, lacking))),
                 where=f"mirror {mirror.name}",
-                way_out="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
+                next_step="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
             )
         if losses:
             codes = dict.fromkeys(loss.code for found in report.losses.values() for loss in found)
-            ways_out = "; ".join(next_step(code) for code in codes)
-            raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
+            next_steps = "; ".join(next_step_of(code) for code in codes)
+            raise done_with_losses(losses, where=f"mirror {mirror.name}", next_steps=next_steps)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
         return {"verdicts": verdicts, "note": note, "status": found.document()}
 
@@ -139,7 +139,7 @@ class ReconcileOperator(BaseOperator):
         asked = {table.source: table.state for table in found.tables if table.source in {*passing} & {*chosen}}
         # Where transactions are held back, what lies above the complete position is not work of any run as yet.
         whole = mirror.consistency == "transaction"
-        for source in next_changes(reader, asked, found.state.committed, whole_transactions=whole):
+        for source in next_changes(reader, asked, found.state.committed, complete_transactions=whole):
             left[source] = "logged changes are not published yet; the next run does it"
         return left
 

@@ -41,8 +41,8 @@ class AnnouncedTable:
     @property
     def unannounced(self) -> dict[str, str]:
         """The columns in the catalog that changes do not contain, with their types."""
-        told = self.columns if self.is_streamed else self.catalog
-        return {name: kind for name, kind in self.catalog.items() if name not in told}
+        shown = self.columns if self.is_streamed else self.catalog
+        return {name: kind for name, kind in self.catalog.items() if name not in shown}
 
     @property
     def unlandable(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.errors import TerminalError
-from open_mirroring.reconciliation.joined_tables import REFUSED_WAY_OUT
+from open_mirroring.reconciliation.joined_tables import REFUSED_NEXT_STEP
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.joining import refusals
 from spark_jobs.sources.contract.decoded import shown
@@ -34,7 +34,7 @@ class _Difference(NamedTuple):
     setting: str
     code: str
     what: str
-    way_out: str
+    next_step: str
     stops: bool = False
 
 
@@ -44,7 +44,7 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
 
     def note(path: SettingPath, found: _Difference) -> None:
         of_its_kind = mistakes if found.stops else warnings
-        of_its_kind.append(mirror.problem(path, found.code, found.what, found.way_out))
+        of_its_kind.append(mirror.problem(path, found.code, found.what, found.next_step))
 
     spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in announced.items()}
     for place, table in mirror.placed_tables:
@@ -58,7 +58,7 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
     fitting = {key for key in announced if key not in known and mirror.pattern_of(SourceName(*key)) is not None}
     for pattern, why in refusals(mirror, [announced[key] for key in sorted(fitting) if announced[key].is_streamed]):
         place = ("tables", mirror.entries.index(pattern), "source")
-        note(place, _Difference("", "CONFIG_INVALID", why, REFUSED_WAY_OUT, stops=True))
+        note(place, _Difference("", "CONFIG_INVALID", why, REFUSED_NEXT_STEP, stops=True))
     of_mirror = [one for key, one in announced.items() if key in mirrored | fitting]
     columns = [name for one in of_mirror for name in (*one.catalog, *one.columns)]
     for lost in fitting_none(mirror.hash.columns, columns) if mirror.hash is not None and columns else []:
@@ -105,11 +105,11 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
             continue
         if why := _why_not(kind, lands, is_key=name in table.key):
             what = f"column {shown(name)}: {why.what}"
-            yield _Difference("types", why.code, what, why.way_out, stops=name in announced.columns)
+            yield _Difference("types", why.code, what, why.next_step, stops=name in announced.columns)
         elif name in announced.unlandable and lands != "string":
             what = f"column {shown(name)} of type {shown(announced.unlandable[name])} cannot be mirrored"
-            way_out = AS_TEXT
-            yield _Difference("columns", "TYPE_UNSUPPORTED", what, way_out, stops=name in announced.columns)
+            next_step = AS_TEXT
+            yield _Difference("columns", "TYPE_UNSUPPORTED", what, next_step, stops=name in announced.columns)
     load = table.initial_load
     for name, kind in load.types.items() if isinstance(load, ExportLoad) else ():
         if columns.get(name) and _lands_as(kind) != _lands_as(columns[name]):

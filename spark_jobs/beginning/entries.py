@@ -90,7 +90,7 @@ def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) 
     for collision in table_collisions(list(enumerate(sound))):
         at = int(collision.path[0]) - len(mirror.tables)
         if at >= 0:
-            active[at].waits = _printable(f"{collision.what}; {collision.way_out}")
+            active[at].waits = _printable(f"{collision.what}; {collision.next_step}")
     return found
 
 

@@ -35,12 +35,12 @@ _ROUTINE = """# Compare every row with the source once a week, a part of it each
 
 def begun_text(name: str, source: Mapping[str, Any]) -> str:
     """The text of a new mirror file for a source, with everything but the tables."""
-    told = yaml.safe_dump(
+    body = yaml.safe_dump(
         {"mirror": name, "source": dict(source)}, sort_keys=False, allow_unicode=True, default_flow_style=False
     )
     places = f"landing_zone: {{store: local, path: build/{name}/landing_zone}}\n"
     places += f"ledger: sqlite:///build/{name}/ledger.db\nchange_log: build/{name}/change_log\n"
-    return f"{_HEAD}{told.replace('source:', chr(10) + 'source:', 1)}\n{places}{_ROUTINE}"
+    return f"{_HEAD}{body.replace('source:', chr(10) + 'source:', 1)}\n{places}{_ROUTINE}"
 
 
 def indent_of(text: str) -> str:
@@ -87,7 +87,7 @@ def write_file(file: Path, text: str, before: str | None) -> None:
                 "ARGUMENT_INVALID",
                 "it was written to meanwhile",
                 where=str(file),
-                way_out="run `init` again",
+                next_step="run `init` again",
             )
         os.replace(staged, place)
     finally:
@@ -148,5 +148,5 @@ def _unknown_shape(file: Path | None, what: str) -> TerminalError:
         "ARGUMENT_INVALID",
         f"no table can be added to the mirror file without touching what is there: {what}",
         where=str(file or ""),
-        way_out="write the tables one below the other, each behind a dash; or take them from `init --print`",
+        next_step="write the tables one below the other, each behind a dash; or take them from `init --print`",
     )

@@ -69,7 +69,7 @@ def _read(root: Place, number: int) -> BatchRecord | None:
             "LOG_DAMAGED",
             f"the record of batch {number} cannot be read: {type(error).__name__}",
             where=str(place),
-            way_out="restore the file from a backup of the change log; without one, start over (docs: *Start over*)",
+            next_step="restore the file from a backup of the change log; without one, start over (docs: *Start over*)",
         ) from error
 
 

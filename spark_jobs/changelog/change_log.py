@@ -113,7 +113,7 @@ class ChangeLog:
                 "LOG_DAMAGED",
                 what,
                 where=str(self.root),
-                way_out="its files are read directly, so deletion vectors and column mapping must stay off; "
+                next_step="its files are read directly, so deletion vectors and column mapping must stay off; "
                 "restore the table's protocol or start a new log",
             )
         self._opened = table
@@ -174,7 +174,7 @@ def check_conditional(root: ObjectPath) -> None:
         "STORE_UNFIT",
         "the storage creates an object although it exists: two drivers could both commit a batch",
         where=str(root),
-        way_out="use a storage that keeps If-None-Match on PUT, as Azure Blob Storage and Amazon S3 do",
+        next_step="use a storage that keeps If-None-Match on PUT, as Azure Blob Storage and Amazon S3 do",
     )
 
 
@@ -183,7 +183,7 @@ def _invalid(path: Path | ObjectPath, what: str) -> TerminalError:
         "LOG_DAMAGED",
         f"the log file {path.name} {what}",
         where=str(path.parent),
-        way_out="nothing was committed: restore the file from a backup, then run again",
+        next_step="nothing was committed: restore the file from a backup, then run again",
     )
 
 

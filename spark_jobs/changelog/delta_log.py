@@ -38,7 +38,7 @@ def refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
     named = table.metadata().name
     if named != mirror:
         owner = f"mirror {named!r}" if named else "another writer"
-        raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), way_out=OWN_PLACE)
+        raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), next_step=OWN_PLACE)
 
 
 def upgraded(table: DeltaTable) -> str:
@@ -69,13 +69,13 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
     # The text has several lines, with colors.
     said = " ".join(_COLOURS.sub("", str(error)).split()) if isinstance(root, Path) else type(error).__name__
     if isinstance(root, Path) and any(words in said for words in _FULL):
-        way_out = "free space or raise the quota; the next run goes on"
-        return TransientError("DISK_FULL", f"the change log: {what}: {said}", where=str(root), way_out=way_out)
+        next_step = "free space or raise the quota; the next run goes on"
+        return TransientError("DISK_FULL", f"the change log: {what}: {said}", where=str(root), next_step=next_step)
     return TransientError(
         COMMIT_FAILED,
         f"the change log: {what}: {said}",
         where=str(root),
-        way_out="try again later; if it stays so, look at the storage of the change log",
+        next_step="try again later; if it stays so, look at the storage of the change log",
     )
 
 

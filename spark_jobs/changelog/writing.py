@@ -237,6 +237,6 @@ def _created(path: ObjectPath, content: bytes) -> str:
         found = path.look(0, len(content) + 1)
         if found.content != content:
             raise TransientError(
-                "CHANGED_MEANWHILE", "another log file has the name already", where=str(path), way_out="run again"
+                "CHANGED_MEANWHILE", "another log file has the name already", where=str(path), next_step="run again"
             ) from None
         return found.stat.etag

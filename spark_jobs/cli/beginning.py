@@ -42,9 +42,9 @@ def init(arguments: argparse.Namespace) -> Exit:
         what = f"{file} has {len(mirror.entries)} tables already"
         raise UsageError(what, "add --add for those that it does not have")
     log.info("looking at %s", mirror.source.place)
-    told = announcements(mirror, arguments.sample, arguments.database, _session)
+    announced = announcements(mirror, arguments.sample, arguments.database, _session)
     only, exclude = arguments.only or ("*",), arguments.exclude
-    wanted = [one for one in told.values() if any(fnmatchcase(one.name, pattern) for pattern in only)]
+    wanted = [one for one in announced.values() if any(fnmatchcase(one.name, pattern) for pattern in only)]
     chosen = [one for one in wanted if not any(fnmatchcase(one.name, pattern) for pattern in exclude)]
     found = _new(mirror, text, chosen, _first_rows(arguments))
     _warn_of_ignored(found, _ignored_before(mirror) if mirror.entries else {})
@@ -66,7 +66,7 @@ def init(arguments: argparse.Namespace) -> Exit:
     elif new != before:
         write_file(file, new, before)
     if not arguments.print:
-        _tell(file, active, [one for one in found if one.waits])
+        _print_result(file, active, [one for one in found if one.waits])
     return Exit.DONE
 
 
@@ -89,16 +89,16 @@ def _begun(arguments: argparse.Namespace) -> str:
     """The text of a new mirror file, with the source that the command line names."""
     if arguments.source is None:
         what = f"{arguments.file} is not there, and the source is not given"
-        way_out = "add --source 'format: sqlserver-ces, transport: files, path: FOLDER', or write all but its tables"
-        raise UsageError(what, way_out)
+        next_step = "add --source 'format: sqlserver-ces, transport: files, path: FOLDER', or write all but its tables"
+        raise UsageError(what, next_step)
     given = arguments.source.strip()
     try:
         source: Any = yaml.safe_load(given if given.startswith("{") else f"{{{given}}}")
     except yaml.YAMLError:
         source = None
     if not isinstance(source, dict):
-        way_out = "write its settings as in a mirror file: 'format: sqlserver-ces, transport: files, path: FOLDER'"
-        raise UsageError("--source is not a list of settings", way_out)
+        next_step = "write its settings as in a mirror file: 'format: sqlserver-ces, transport: files, path: FOLDER'"
+        raise UsageError("--source is not a list of settings", next_step)
     return begun_text(arguments.file.stem, source)
 
 
@@ -129,10 +129,10 @@ def _first_rows(arguments: argparse.Namespace) -> FirstRows:
     )
 
 
-def _new(mirror: BegunMirror, text: str, told: list[AnnouncedTable], first: FirstRows) -> list[Entry]:
+def _new(mirror: BegunMirror, text: str, announced: list[AnnouncedTable], first: FirstRows) -> list[Entry]:
     """The entries that the file does not have yet, not even as comments of an earlier run, and does not ignore."""
     known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
-    new = [one for one in told if (one.schema, one.table) not in known]
+    new = [one for one in announced if (one.schema, one.table) not in known]
     new = [one for one in new if mirror.pattern_of(SourceName(one.schema, one.table)) is None]
     found = entries(mirror, new, first)
     comments = {line.lstrip(" #-").rstrip() for line in text.splitlines() if line.lstrip().startswith("#")}
@@ -146,7 +146,7 @@ def _lines(found: list[Entry], text: str, *, is_first: bool) -> list[str]:
     return [*head.splitlines(), *(line for one in found for line in one.lines(indent))]
 
 
-def _tell(file: Path, active: list[Entry], waiting: list[Entry]) -> None:
+def _print_result(file: Path, active: list[Entry], waiting: list[Entry]) -> None:
     print(f"{file}: {amount(len(active), 'table')} added" + (f", {len(waiting)} as comments" if waiting else ""))
     for one in waiting:
         print(f"  {one.name}: {one.waits}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
 from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -175,7 +175,7 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
         return {}  # without its salt, which another check reports
     unfit, names = preparation.unfit(published), {state.id: state.source for state in published}
     return {
-        names[table_id]: TerminalError(stop.code, f"{names[table_id]}: {stop.what}", way_out=next_step(stop.code))
+        names[table_id]: TerminalError(stop.code, f"{names[table_id]}: {stop.what}", next_step=next_step_of(stop.code))
         for table_id, stop in unfit.items()
     }
 

@@ -114,9 +114,9 @@ def _ours(error: Exception) -> MirroringError | None:
         from open_mirroring.ledger.opening import system_error
 
         return system_error(error)
-    from spark_jobs.runtime.job import told
+    from spark_jobs.runtime.job import as_ours
 
-    return told(error)
+    return as_ours(error)
 
 
 def _failed(text: str, code: int) -> int:

@@ -10,12 +10,12 @@ from datetime import timedelta
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import LetterPlace
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.letters import accept_letters, settled_letters
+from open_mirroring.ledger.dead_letters import accept_letters, settled_letters
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
@@ -32,7 +32,7 @@ from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run, not_begun
 from spark_jobs.cli.reporting import json_text, request_of
-from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
+from spark_jobs.dead_letters.open_letters import LetterChoice, read_open_letters, untyped_letters
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
 
@@ -95,7 +95,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     if choice == LetterChoice(OFFSETS_MISSING):
         lost = accept_gaps(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
         if not lost:
-            raise TerminalError("ARGUMENT_INVALID", "no offset is missing", way_out="nothing: there is no open gap")
+            raise TerminalError("ARGUMENT_INVALID", "no offset is missing", next_step="nothing: there is no open gap")
         print(f"accepted as lost: {lost} offsets; the audit names them")
         return Exit.DONE
     untyped = untyped_letters(LedgerReader(ledger, mirror.name), settled_letters(ledger, mirror.name))
@@ -103,7 +103,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
     accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments), request=request_of(arguments))
     if not accepted:
-        raise TerminalError("ARGUMENT_INVALID", "no open dead letter is meant by this", way_out=_LIST_LETTERS)
+        raise TerminalError("ARGUMENT_INVALID", "no open dead letter is meant by this", next_step=_LIST_LETTERS)
     print(f"accepted as lost: {accepted} dead letters; the audit names them")
     return Exit.DONE
 
@@ -123,7 +123,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
             "ARGUMENT_INVALID",
             f"the mirror file names {arguments.table!r}",
             where=str(arguments.file),
-            way_out="take it out of the mirror file first; to build it from scratch: `open-mirroring reload-table`",
+            next_step="take it out of the mirror file first; to build it from scratch: `open-mirroring reload-table`",
         )
     requested = ResetLedger(ledger, mirror.name).request_drop(
         arguments.table, Reason(arguments.approved_by, arguments.reason), request=request
@@ -159,7 +159,7 @@ def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
     for source, what in done.tables.items():
         print(f"{shown(source)}: {shown(what)}")
     for source, why in done.stopped.items():
-        print(f"STOPPED: {shown(source)}: {LEDGER_UNKNOWN}: {shown(why)}. Next step: {next_step(LEDGER_UNKNOWN)}")
+        print(f"STOPPED: {shown(source)}: {LEDGER_UNKNOWN}: {shown(why)}. Next step: {next_step_of(LEDGER_UNKNOWN)}")
     if done.applied:
         print("the ledger is re-created; the next run goes on from there")
     else:
@@ -173,7 +173,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
     mirror = load_mirror(arguments.file)
     if never_run(mirror):
         raise TerminalError(
-            "COMMAND_REFUSED", not_begun(mirror), way_out="there is nothing to clear; or name the ledger as it is"
+            "COMMAND_REFUSED", not_begun(mirror), next_step="there is nothing to clear; or name the ledger as it is"
         )
     return mirror, ledger_of(mirror)
 

@@ -41,21 +41,21 @@ class Examined(NamedTuple):
 
     what: str
     found: str
-    way_out: str = ""
+    next_step: str = ""
 
 
 def doctor(arguments: argparse.Namespace) -> Exit:
     """Run all checks, and print problems first; the exit code is 2 if there is one."""
     found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]
-    wrong = sum(bool(one.way_out) for one in found)
+    wrong = sum(bool(one.next_step) for one in found)
     if arguments.json:
-        print(json_text([{**one._asdict(), "sound": not one.way_out} for one in found]))
+        print(json_text([{**one._asdict(), "sound": not one.next_step} for one in found]))
     else:
         print(f"{wrong or 'None'} of {len(found)} examinations need an operator.")
-        for one in sorted(found, key=lambda one: not one.way_out):
-            print(wrapped(f"{'FAIL' if one.way_out else 'ok  '}  {one.what}: {one.found}", 0))
-            if one.way_out:
-                print(wrapped(f"Fix: {one.way_out}", 6))
+        for one in sorted(found, key=lambda one: not one.next_step):
+            print(wrapped(f"{'FAIL' if one.next_step else 'ok  '}  {one.what}: {one.found}", 0))
+            if one.next_step:
+                print(wrapped(f"Fix: {one.next_step}", 6))
     return Exit.USAGE if wrong else Exit.DONE
 
 
@@ -75,16 +75,16 @@ def _machine() -> Iterator[Examined]:
 def _java() -> Examined:
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else "java"
-    way_out = f"install Java {_JAVA} or newer (apt-get install openjdk-17-jre-headless), or let JAVA_HOME name one"
+    next_step = f"install Java {_JAVA} or newer (apt-get install openjdk-17-jre-headless), or let JAVA_HOME name one"
     try:
         said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Examined("java", f"{program} cannot be run: {type(error).__name__}", way_out)
+        return Examined("java", f"{program} cannot be run: {type(error).__name__}", next_step)
     # `17.0.15`, `25`, `21-ea`, and of old `1.8.0_402`.
     match = re.search(r'version "(\d+)([^"]*)"', said)
     if match is None:
-        return Examined("java", f"{program} shows no version", way_out)
-    return Examined("java", f"{program} is {match[1]}{match[2]}", "" if int(match[1]) >= _JAVA else way_out)
+        return Examined("java", f"{program} shows no version", next_step)
+    return Examined("java", f"{program} is {match[1]}{match[2]}", "" if int(match[1]) >= _JAVA else next_step)
 
 
 def _spark() -> Examined:
@@ -99,10 +99,10 @@ def _spark() -> Examined:
         return Examined("spark", shown_versions)
     # Not every version of pyspark has a client of its own; each version of the client has its pyspark.
     packages = " ".join(f"'{name}=={found['pyspark-client']}'" for name in found)
-    way_out = (
+    next_step = (
         f"both write the same files, so install one version of both: pip install --force-reinstall --no-deps {packages}"
     )
-    return Examined("spark", shown_versions, way_out)
+    return Examined("spark", shown_versions, next_step)
 
 
 def _mirror(mirror: Mirror) -> Iterator[Examined]:
@@ -111,16 +111,16 @@ def _mirror(mirror: Mirror) -> Iterator[Examined]:
     if not problems:
         yield Examined(name, "file, connections, rights and source are as they have to be")
     for problem in problems:
-        yield Examined(name, f"{problem.code}: {problem.what} ({problem.file}:{problem.line})", problem.way_out)
+        yield Examined(name, f"{problem.code}: {problem.what} ({problem.file}:{problem.line})", problem.next_step)
     for lacking in drivers_lacking(mirror):
         # Only a run knows which Spark it gets, and whether that has the driver.
-        yield Examined(f"driver for {mirror.name}", f"{lacking.code}: {lacking.what}; {lacking.way_out}")
+        yield Examined(f"driver for {mirror.name}", f"{lacking.code}: {lacking.what}; {lacking.next_step}")
     yield from _ledger(mirror, {problem.code for problem in problems})
     yield _space(mirror)
 
 
-def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
-    """Check the ledger; an error whose code is in *told* was already reported for this mirror and is left out."""
+def _ledger(mirror: Mirror, reported: Collection[str]) -> Iterator[Examined]:
+    """Check the ledger; an error whose code is in *reported* was already reported for this mirror and is left out."""
     what = f"ledger of {mirror.name}"
     try:
         ledger = ledger_to_look(mirror.ledger_url())
@@ -131,8 +131,8 @@ def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
         yield _clock(mirror, ledger)
         yield _last_day(mirror, ledger)
     except MirroringError as error:
-        if error.code not in told:
-            yield Examined(what, f"{error.code}: {error.what}", error.way_out)
+        if error.code not in reported:
+            yield Examined(what, f"{error.code}: {error.what}", error.next_step)
     except SQLAlchemyError as error:
         yield Examined(what, f"it does not answer: {type(error).__name__}", "check the database")
 
@@ -148,16 +148,16 @@ def _clock(mirror: Mirror, ledger: Engine) -> Examined:
     apart = max(ahead, default=timedelta(0))
     if apart <= _CLOCK_APART:
         return Examined(what, "they agree")
-    way_out = "set the clock by the network (timedatectl set-ntp true): order rests on no clock, ages and alarms do"
-    return Examined(what, f"they are {age(apart)} apart", way_out)
+    next_step = "set the clock by the network (timedatectl set-ntp true): order rests on no clock, ages and alarms do"
+    return Examined(what, f"they are {age(apart)} apart", next_step)
 
 
 def _last_day(mirror: Mirror, ledger: Engine) -> Examined:
     published = LedgerReader(ledger, mirror.name).published_bytes(datetime.now(UTC) - timedelta(days=1))
     what = f"published by {mirror.name} in 24 hours"
     found = f"{size(published)}, of {size(MOST_BYTES_A_DAY)} that a mirrored database takes on one day"
-    way_out = "divide the tables between mirrors, each with its database: the target is slowed down beyond that"
-    return Examined(what, found, way_out if is_near_daily_bytes(published) else "")
+    next_step = "divide the tables between mirrors, each with its database: the target is slowed down beyond that"
+    return Examined(what, found, next_step if is_near_daily_bytes(published) else "")
 
 
 def _space(mirror: Mirror) -> Examined:
@@ -167,5 +167,7 @@ def _space(mirror: Mirror) -> Examined:
     while not place.exists() and place != place.parent:
         place = place.parent
     free = shutil.disk_usage(place).free
-    way_out = "" if free > _FREE_BYTES else "make room, or let `open-mirroring maintain` drop what is no longer needed"
-    return Examined(f"room for the change log of {mirror.name}", f"{size(free)} are free at {place}", way_out)
+    next_step = (
+        "" if free > _FREE_BYTES else "make room, or let `open-mirroring maintain` drop what is no longer needed"
+    )
+    return Examined(f"room for the change log of {mirror.name}", f"{size(free)} are free at {place}", next_step)

@@ -32,7 +32,7 @@ def jars(arguments: argparse.Namespace) -> Exit:
             "INSTALLATION_INCOMPLETE",
             "the jars are not there, or are not those that are pinned",
             where=str(folder),
-            way_out="fix what is reported above, then: open-mirroring jars",
+            next_step="fix what is reported above, then: open-mirroring jars",
         )
     print(folder)
     return Exit.DONE

@@ -17,8 +17,8 @@ from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.ledger.dead_letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.places import ledger_shown, places
@@ -29,7 +29,7 @@ from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import dead_letters_text, json_text
 from spark_jobs.cli.status_text import colours_wanted, status_text
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead, log_behind
 
 
@@ -80,14 +80,14 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
 
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     """Print the newest dead letters. With ``--raw`` their content goes into a file, never to the terminal."""
-    from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw  # loads Arrow
+    from spark_jobs.dead_letters.listing import ListedLetters, dead_letters, write_raw  # loads Arrow
 
     mirror = load_mirror(arguments.file)
     log_root = log_place(mirror)
     listed, counts = ListedLetters((), False), LetterCounts(True, {}, NO_LETTERS)
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
-            raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
+            raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", next_step=lost.next_step)
         print(not_begun(mirror), file=sys.stderr)
     else:
         ledger = ledger_of(mirror)
@@ -101,7 +101,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
         lines = write_raw(arguments.raw, log_root, listed.letters)
         print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
     if arguments.json:
-        letters = [{**letter._asdict(), "way_out": letter.way_out} for letter in listed.letters]
+        letters = [{**letter._asdict(), "next_step": letter.next_step} for letter in listed.letters]
         print(json_text({"dead_letters": letters, "more": listed.more, "open": counts.document()}))
     else:
         print(dead_letters_text(listed, counts))

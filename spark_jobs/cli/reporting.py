@@ -15,9 +15,9 @@ from open_mirroring.operate.words import alike, amount, shown
 if TYPE_CHECKING:
     import argparse
 
-    from open_mirroring.ledger.letters import LetterCounts
+    from open_mirroring.ledger.dead_letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
-    from spark_jobs.letters.dead_letters import ListedLetters
+    from spark_jobs.dead_letters.listing import ListedLetters
 
 WIDTH = 100
 """The width of text in a terminal, in characters."""
@@ -81,7 +81,7 @@ def tick_text(ticked: Ticked) -> str:
     if ticked.failed is not None:
         read[0] = f"Read: FAILED, {shown(ticked.failed)}"
     left = {name: done.get(name) for name in ("files", "held", "stopped", "losses", "notes")}
-    lines = [_answer(ticked), *read, *story("publish_changes", left), *_tolerated(ticked.told, ticked.losses)]
+    lines = [_answer(ticked), *read, *story("publish_changes", left), *_tolerated(ticked.loss_report, ticked.losses)]
     lines += [f"Awaited: {what}" for what in ticked.awaited]
     return "\n".join(wrapped(text.lstrip(), len(text) - len(text.lstrip())) for text in lines)
 
@@ -134,10 +134,10 @@ def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
     foreign = f"; {counts.foreign} are about tables that are not mirrored" if counts.foreign else ""
     lines = [wrapped(f"open: {counts.count}" + (f" ({', '.join(per_table)})" if per_table else "") + foreign, 0)]
     place = "batch {0.batch}, {0.origin}:{0.place} ({0.kind})".format
-    for code, way_out in {letter.code: letter.way_out for letter in listed.letters}.items():
+    for code, next_step in {letter.code: letter.next_step for letter in listed.letters}.items():
         found = [letter for letter in listed.letters if letter.code == code]
         lines += ["", code, *grouped((place(one), f"{one.table or '(no table)'}: {one.reason}") for one in found)]
-        lines.append(wrapped(f"Fix: {way_out}"))
+        lines.append(wrapped(f"Fix: {next_step}"))
     return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
 
 

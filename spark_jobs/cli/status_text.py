@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.operate.job_story import counted
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
 from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
@@ -51,7 +51,7 @@ def _attention(status: MirrorView, coloured: bool) -> Iterator[str]:
         yield f"  {_painted(verdict_words(verdict).capitalize(), verdict, coloured)}: {code}"
         yield from grouped(said, 4)
         if code:
-            yield wrapped(f"Fix: {next_step(code)}", 4)
+            yield wrapped(f"Fix: {next_step_of(code)}", 4)
     yield from grouped(
         (table.source, f"LOSSES {one}") for table in status.tables for one in table.losses if one.code != table.code
     )
@@ -88,7 +88,7 @@ def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
         counted = f"{letters.without_table.count} dead letters name no table: any table may lack a change"
         counted = counted if letters.known else f"at least {counted}: the log's were not counted yet"
         yield "AT RISK", f"{counted}; run `open-mirroring dead-letters`"
-    yield from (("AT RISK", f"{what}. Fix: {next_step(code)}") for code, what in status.report.unread.items())
+    yield from (("AT RISK", f"{what}. Fix: {next_step_of(code)}") for code, what in status.report.unread.items())
     if status.not_inspected:
         yield "Not inspected", status.not_inspected
 

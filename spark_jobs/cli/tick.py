@@ -34,10 +34,10 @@ _READ = ("batch", "counts", "waiting_files", "overdue", "joined")
 class Ticked(NamedTuple):
     """The result of a tick: what was *read*, new file numbers by table, and tables *held* or *stopped* with the reason.
 
-    *waiting* are tables with changes or a load still to be published. *losses* are texts by table; *told* has the dead
-    letters and ignored tables. *awaited* are texts about what waits for other messages or files, *lacking* is whether
-    tables lack rows for that reason. *reloading* are tables in a reset. *failed* is an error of reading, after which
-    publishing continued.
+    *waiting* are tables with changes or a load still to be published. *losses* are texts by table; *loss_report* has
+    the dead letters and ignored tables. *awaited* are texts about what waits for other messages or files, *lacking* is
+    whether tables lack rows for that reason. *reloading* are tables in a reset. *failed* is an error of reading, after
+    which publishing continued.
     """
 
     read: Extracted
@@ -47,7 +47,7 @@ class Ticked(NamedTuple):
     waiting: Sequence[str]
     failed: MirroringError | None = None
     losses: Mapping[str, str] = MappingProxyType({})
-    told: Mapping[str, Any] = MappingProxyType({})
+    loss_report: Mapping[str, Any] = MappingProxyType({})
     awaited: Sequence[str] = ()
     lacking: bool = False
     reloading: Sequence[str] = ()
@@ -78,8 +78,8 @@ class Ticked(NamedTuple):
     def document(self) -> dict[str, Any]:
         failed = None if self.failed is None else str(self.failed)
         read = {name: getattr(self.read, name) for name in _READ}
-        plain = {**read, **self._asdict(), **self.told}
-        del plain["told"], plain["read"]
+        plain = {**read, **self._asdict(), **self.loss_report}
+        del plain["loss_report"], plain["read"]
         return {**plain, "failed": failed, "did_nothing": self.did_nothing, "exit": int(self.exit)}
 
 
@@ -122,7 +122,7 @@ def tick(
         waiting=[s for s, t in tables.items() if s in logged or t.start.load_state == "pending" or t.waiting_rows],
         failed=failed,
         losses=report.lost,
-        told=report.document(),
+        loss_report=report.document(),
         awaited=_awaited(fragments, read.withheld),
         lacking=bool(fragments or (read.withheld and isinstance(mirror.source, InCapture))),
         reloading=[s for s, t in tables.items() if t.reset is not None and not t.reset.drops],

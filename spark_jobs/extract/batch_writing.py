@@ -35,6 +35,7 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
+from spark_jobs.dead_letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads, repeated_load
 from spark_jobs.extract.misread_ids import misread, stops_of_shared
@@ -43,7 +44,6 @@ from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.part import Part, facts_of, merge
 from spark_jobs.extract.read_task import LogTarget, ReadTask, begin_log, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
-from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.tasks import own_processes, run_job, tasks_wanted
 from spark_jobs.sources.contract.decoded import BY_HAND, Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, QueriedTransport, SchemaLookup, Transport
@@ -133,8 +133,8 @@ class BatchWriting:
         if new := {name for name in FOREIGN.of_mirror(seen) if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
         senders, other_senders = new_senders(kept, senders_in(seen))
-        told = {schema for part in joined for schema in part.schemas}
-        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders]
+        described = {schema for part in joined for schema in part.schemas}
+        fresh = [*schemas[len(known) :], *sorted(described - {*schemas}), *untried, *senders]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
         stops = _stops({**other_senders, **stops_of_shared(shared, self.tables)}, manifest.facts)
@@ -281,29 +281,29 @@ class BatchWriting:
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
             raise TerminalError(
-                "TRANSACTION_UNTOLD",
+                "TRANSACTION_UNBOUNDED",
                 f"{counted}: {sorted(known)[:10]}",
-                way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
+                next_step="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
             )
 
     def _check_order(self, facts: Facts, schemas: Iterable[SourceSchema]) -> None:
         """Refuse changes that do not show which transactions are complete, if only those are published (K-80)."""
         if not (self.format.partitions and self.format.first_place):
             return
-        way_out = "or set `consistency: key`; nothing of this batch is lost"
+        next_step = "or set `consistency: key`; nothing of this batch is lost"
         for at in UNCOUNTED.of_mirror(facts).values():
             raise TerminalError(
-                "TRANSACTION_UNTOLD",
+                "TRANSACTION_UNBOUNDED",
                 "a change does not show its place in its transaction (transactionEventCounter)",
                 where=at,
-                way_out=f"let the task send the header `transactionEventCounter`; {way_out}",
+                next_step=f"let the task send the header `transactionEventCounter`; {next_step}",
             )
         tasks = unrelated_senders(schemas)
         if len(tasks) > 1:
             raise TerminalError(
-                "TRANSACTION_UNTOLD",
+                "TRANSACTION_UNBOUNDED",
                 f"changes come from several tasks, whose positions cannot be compared: {tasks[:10]}",
-                way_out=f"make a mirror for the tables of each task; {way_out}",
+                next_step=f"make a mirror for the tables of each task; {next_step}",
             )
 
     def _new_schemas(self, parts: Sequence[Part], known: Sequence[SourceSchema]) -> list[SourceSchema]:
@@ -349,5 +349,5 @@ def _account(counts: Mapping[str, int], batch: int) -> None:
             "COUNTS_DIFFER",
             f"{messages} messages were read, {sum(kinds)} have a disposition: {dict(counts)}",
             where=f"batch {batch}",
-            way_out="this is a defect of the decoder; nothing was committed: report it with the source files",
+            next_step="this is a defect of the decoder; nothing was committed: report it with the source files",
         )

@@ -172,8 +172,8 @@ def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Pa
         part = key.unpacked(rows.pop(None)).part(rows)
         yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(part)}], _PART)
 
-    told = spark.createDataFrame([(None, key.packed(write), None)], _ROWS_SCHEMA)
-    (line,) = frame.union(told).repartition(1).mapInArrow(each, "part binary").collect()
+    key_row = spark.createDataFrame([(None, key.packed(write), None)], _ROWS_SCHEMA)
+    (line,) = frame.union(key_row).repartition(1).mapInArrow(each, "part binary").collect()
     part: Part = pickle.loads(bytes(line["part"]))
     return part
 

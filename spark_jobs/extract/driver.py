@@ -30,8 +30,8 @@ from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from open_mirroring.reconciliation.joined_tables import refused
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
+from spark_jobs.dead_letters.open_letters import read_open_letters
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
-from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.runtime.giving_way import CHANGED_MEANWHILE, GivingWay
 from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
@@ -154,7 +154,7 @@ class ExtractionDriver:
         tables: list[Joining] = []
         for table, pattern, one in ((one.table, one.pattern, one.announced) for one in found):
             columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.columns.items())
-            what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'untold'}"
+            what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'unknown'}"
             what += f"; it fits {pattern.source!r}"
             asks = pattern.new_tables == "ask"
             said[table.source] = what + (", which asks: nothing is published yet" if asks else "")
@@ -191,7 +191,7 @@ class ExtractionDriver:
             raise TerminalError(
                 request.stopped,
                 f"extraction of mirror {self._name!r} is stopped",
-                way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
+                next_step="see the runbook's section of this code, then `open-mirroring resume-extraction`",
             )
 
     def answer(self, request: protocol.Request) -> protocol.Reply:

@@ -38,7 +38,7 @@ from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.planning import OTHER_SETTINGS, export_of, pace_of, part_of, pieces_of, settings_of
 from spark_jobs.load.task import Rows, measured
-from spark_jobs.load.work import is_mendable
+from spark_jobs.load.work import is_fixable
 from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
@@ -100,8 +100,8 @@ def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
 def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:
     """Convert typed rows of a load to log rows; *above* is the number of earlier rows of the chunk."""
     types = {column.name: type_of_landed_key(column.type) for column in target.columns}
-    told = [[column.name, type_of_landed(column), at] for at, column in enumerate(target.columns)]
-    cols = msgspec.json.encode(told).decode()
+    typed = [[column.name, type_of_landed(column), at] for at, column in enumerate(target.columns)]
+    cols = msgspec.json.encode(typed).decode()
     # A typed value's one spelling reads back as that value: nothing is lost on the way through the log.
     texts = {
         name: [None if value is None else canonical_text(kind, value) for value in table[name].to_pylist()]
@@ -240,7 +240,7 @@ def _part(read: BaseChunk, source: str) -> Part:
         return read.part
     log.error("%s: %s", read.origin, read.error)
     facts: NewFacts = {}
-    if isinstance(read.error, TerminalError) and not is_mendable(read.error):
+    if isinstance(read.error, TerminalError) and not is_fixable(read.error):
         where = f" ({read.error.where})" if read.error.where else ""
         READING_STOPS.add(facts, (read.error.code, f"{read.error.what}{where}"), table=source)
     return Part(facts=facts, given_back={read.origin: str(read.error)})

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from open_mirroring.changes.manifest import SENT_BY
 from open_mirroring.facts.senders import Sender
 from open_mirroring.facts.unreadable import Stop
-from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, SourceSchema
+from spark_jobs.sources.contract.decoded import SERVER_UNKNOWN, SourceSchema
 
 _MOST_SENDERS = 3
 """At most so many senders of a table are kept: they prove the problem, and bad input must not fill the ledger."""
@@ -41,7 +41,7 @@ def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> tuple[l
 
 
 def _are_comparable(one: str, other: str) -> bool:
-    return one.startswith(SERVER_UNTOLD) == other.startswith(SERVER_UNTOLD)
+    return one.startswith(SERVER_UNKNOWN) == other.startswith(SERVER_UNKNOWN)
 
 
 def unrelated_senders(kept: Iterable[SourceSchema]) -> list[str]:

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.log_position import BEGINS_EMPTY, LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.names import BEGINNING, split_source_name
@@ -57,7 +57,7 @@ _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
 
 
 _MAY_BE_OLD = "the task may not apply its changes to the table that was loaded"
-_LOAD_ANEW = "have it reload the table, name that load as `load` of `source`, and set `stream_from: beginning`"
+_LOAD_AGAIN = "have it reload the table, name that load as `load` of `source`, and set `stream_from: beginning`"
 _IF_APPLIED = "if it applies them, a proof shows it"
 
 
@@ -97,13 +97,13 @@ def plan_load(
         is_kept = keeps_tables(mirror.source, load.connection)
         batch, position, doubt = published_over(table, load, hand_over, is_kept=is_kept)
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
-        told = {name: kind for name, (kind, *others) in streamed.items() if not others}
-        bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), position, doubt)
+        kinds = {name: kind for name, (kind, *others) in streamed.items() if not others}
+        bound = BoundLoad(_plan_jdbc(table, load, batch, kinds, spark), position, doubt)
     else:
         raise ValueError(f"{table.source} has no initial load")
     if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
-        where, way_out = f"table {table.source}", next_step(HASH_UNMATCHED)
-        raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, way_out=way_out)
+        where, next_step = f"table {table.source}", next_step_of(HASH_UNMATCHED)
+        raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, next_step=next_step)
     if table.row_filter is not None:
         refuse_undecided(table.row_filter, [column.name for column in bound.plan.columns])
     salt = mirror.salt()
@@ -135,7 +135,7 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
             f"`stream_from: beginning` says that the table stays as the task loaded it; changes of it up to {before} "
             "were logged before a reset, or are no longer in the log, and cannot be published over it",
             where=f"table {table.source}",
-            way_out=f"if the task only stores changes, {_LOAD_ANEW}; if it applies them, leave `stream_from` out",
+            next_step=f"if the task only stores changes, {_LOAD_AGAIN}; if it applies them, leave `stream_from` out",
         )
     position = BEGINS_EMPTY if hand_over.above and stays else hand_over.above
     is_below = table.loads_through_log or is_kept
@@ -144,7 +144,7 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
         return batch, position, ""
     lacking, what = "", "set `stream_from: beginning` of the load and reset the table again"
     if before:
-        lacking, what = ", and the log lacks some of them", _LOAD_ANEW
+        lacking, what = ", and the log lacks some of them", _LOAD_AGAIN
     return batch, position, f"{_MAY_BE_OLD}{lacking}: if it only stores changes, {what}; {_IF_APPLIED}"
 
 
@@ -165,13 +165,13 @@ OTHER_SETTINGS = "the settings of its initial load are not those with which the 
 def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
     """Refuse to continue a load with other settings or another salt: its files would not fit each other."""
     if table.initial_load is None or plan.settings != settings_of(table):
-        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
+        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, next_step="put them back as they were, or reset the table")
     # What goes through the log is hashed when it is published, all of it by one salt.
     begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
     salt = mirror.salt() if begun_with else None
     if begun_with and (salt is None or begun_with != {salt.check}):
         what = "its initial load began with another salt than the connection has now"
-        raise TerminalError("TABLE_REDECLARED", what, way_out="put the connection back as it was, or reset the table")
+        raise TerminalError("TABLE_REDECLARED", what, next_step="put the connection back as it was, or reset the table")
 
 
 def settings_of(table: Table) -> str:
@@ -243,14 +243,16 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
                 "LOAD_INVALID",
                 f"the file has {_named(others)}, the first one {_named(columns)}",
                 where=str(export.path(file)),
-                way_out="export the entire table again, all files by the same columns and types",
+                next_step="export the entire table again, all files by the same columns and types",
             )
         columns = both
     if export.is_described:
         key = dfm_of(export.path(files[0])).key
         if table.key and not table.key_is_unique and (lacking := columns_lacking(table.key, key)):
             what = f"the key of the source has {lacking}, which `key` lacks: rows of two keys would become one"
-            raise TerminalError("KEY_DIFFERS", what, where=f"table {table.source}", way_out=next_step("KEY_DIFFERS"))
+            raise TerminalError(
+                "KEY_DIFFERS", what, where=f"table {table.source}", next_step=next_step_of("KEY_DIFFERS")
+            )
         columns = keys_as_streamed(columns, {*table.key} - load.types.keys(), table.chosen)
     _check(columns, table)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
@@ -269,8 +271,8 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
         check_handover(load.handover, position)
     except PydanticCustomError as error:
         what = f"`stream_from` is {position!r}, and `handover` is {load.handover}"
-        way_out = str((error.context or {})["way_out"])
-        raise TerminalError("STREAM_FROM_INVALID", what, where=f"table {table.source}", way_out=way_out) from None
+        next_step = str((error.context or {})["next_step"])
+        raise TerminalError("STREAM_FROM_INVALID", what, where=f"table {table.source}", next_step=next_step) from None
     refuse_handed_over(table, hand_over.generation, hand_over.highest)
 
 
@@ -285,7 +287,7 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
             "STREAM_FROM_INVALID",
             f"the stream has begun, and reached {highest}: the load may hold its changes",
             where=f"table {table.source}",
-            way_out="load an export with `handover: exact`, and the first commit that is not in it as `stream_from`",
+            next_step="load an export with `handover: exact`, and the first commit that is not in it as `stream_from`",
         )
 
 
@@ -306,7 +308,7 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored
             "were logged before the reset, are no longer in the log, or were ignored before the mirror file named "
             "the table",
             where=f"table {table.source}",
-            way_out="export the table again, with the `stream_from` of that export, and go on",
+            next_step="export the table again, with the `stream_from` of that export, and go on",
         )
     if is_exact:
         return since
@@ -330,7 +332,7 @@ def _plan_jdbc(
                 "CONFIG_INVALID",
                 f"the column {found.name!r} of type {found.sql_type} cannot be cut into ranges",
                 where=f"table {table.source}",
-                way_out="name a number or date column as `split_column`, or leave `chunks` out",
+                next_step="name a number or date column as `split_column`, or leave `chunks` out",
             )
     column, parts = split or (None, [Range(None, None, True)])
     return LoadPlan(
@@ -348,14 +350,14 @@ def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
     schema = TableSchema(()).extended(column.landing for column in columns)
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     if missing:
-        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="correct `key`")
+        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", next_step="correct `key`")
     for column in columns:
         if column.name in keys and column.sql_type is not None:
             try:
                 chosen_key_converter(column.sql_type, table.chosen.type_of(column.name))
             except ValueError as error:
                 raise TerminalError(
-                    "KEY_INVALID", f"the key column {column.name!r}: {error}", way_out="choose another key"
+                    "KEY_INVALID", f"the key column {column.name!r}: {error}", next_step="choose another key"
                 ) from None
 
 

@@ -192,7 +192,7 @@ def duplicate_key(one: str, other: str) -> TerminalError:
     return TerminalError(
         "KEY_INVALID",
         f"two rows have the same key: {one}, and {other}",
-        way_out="fix `key` if it names too few columns, or the source; then load again",
+        next_step="fix `key` if it names too few columns, or the source; then load again",
     )
 
 

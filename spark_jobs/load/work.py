@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
-from open_mirroring.codes import Trait, having, next_step
+from open_mirroring.codes import Trait, having, next_step_of
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
@@ -51,7 +51,7 @@ _CHUNKS_PER_CORE = 2
 """Chunks of one table in one publication, for each core; a killed run has to read at most so many again."""
 
 
-def is_mendable(error: TerminalError) -> bool:
+def is_fixable(error: TerminalError) -> bool:
     """Whether the cause of an error can be undone, such as changed settings, so that the load waits for that."""
     return error.code in having(Trait.WAITED_FOR)
 
@@ -168,7 +168,7 @@ class LoadWork:
             if not files and one.is_last and not one.state.row.confirmed and makes_empty:
                 files = [stage_no_rows(self._zone, target)]
         except TerminalError as stop:
-            if is_mendable(stop):
+            if is_fixable(stop):
                 return stop
             return protocol.CannotStage(stop.code, f"{stop.what} ({stop.where})" if stop.where else stop.what)
         except MirroringError as later:
@@ -193,7 +193,7 @@ class LoadWork:
             there = [file for file in files if file is not None]
             if len(there) != len(files):
                 raise TransientError(
-                    "CHANGED_MEANWHILE", "a staged object is not there as created", way_out="run again"
+                    "CHANGED_MEANWHILE", "a staged object is not there as created", next_step="run again"
                 )
             target = self._target(one)
             twice = duplicate_in(there, target.key_schema)
@@ -208,7 +208,7 @@ def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
         if length is not None and shortest.get(column.name, length) < length:
             what = f"the column {column.name!r} is {column.sql_type}, and has a value of {shortest[column.name]} bytes"
             said = f"{what}: the export cut what the source fills it up with"
-            raise TerminalError("VALUE_INVALID", said, way_out=next_step("VALUE_INVALID"))
+            raise TerminalError("VALUE_INVALID", said, next_step=next_step_of("VALUE_INVALID"))
 
 
 class _Intended(NamedTuple):

@@ -45,11 +45,11 @@ def _with_removed_rows(plan: TablePlan, changes: pa.Table, places: Sequence[int]
     keys = key_columns(removed["key"].combine_chunks(), plan.keys_of_rows or ())
     of_keys = {name: keys[name].to_pylist() for name in keys if name in types}
     for at, (place, line) in enumerate(zip(places, removed.to_pylist(), strict=True)):
-        told = {} if line["cols"] is None else {name: kind for name, kind, _ in msgspec.json.decode(line["cols"])}
+        kinds = {} if line["cols"] is None else {name: kind for name, kind, _ in msgspec.json.decode(line["cols"])}
         image = {} if line["before"] is None else msgspec.json.decode(line["before"])
-        row = {name: text for name, text in image.items() if name in told}
+        row = {name: text for name, text in image.items() if name in kinds}
         own = {name: texts[at] for name, texts in of_keys.items() if name not in row}
-        named = [*((name, told[name]) for name in row), *((name, types[name]) for name in own)]
+        named = [*((name, kinds[name]) for name in row), *((name, types[name]) for name in own)]
         rows[place] = msgspec.json.encode({**row, **own}).decode()
         lists[place] = msgspec.json.encode([[name, kind, index] for index, (name, kind) in enumerate(named)]).decode()
     return _with(_with(changes, "row", pa.array(rows, pa.string())), "cols", pa.array(lists, pa.string()))

@@ -96,9 +96,9 @@ class TakenKeys:
         came = [line for line in taken if line["op"] == INSERT]
         if places := {place_of(line) for line in taken} - {place_of(line) for line in came}:
             came += _halves_at(read, places).values()
-        epochs, untold = self._plan.epochs, self._plan.incomplete_up_to
+        epochs, unsure_to = self._plan.epochs, self._plan.incomplete_up_to
         return {
-            place_of(line): Left(LogPosition.parse(epochs[line["epoch"]], line["pos"]), None, (), untold=untold)
+            place_of(line): Left(LogPosition.parse(epochs[line["epoch"]], line["pos"]), None, (), unsure_to=unsure_to)
             for line in came
         }
 

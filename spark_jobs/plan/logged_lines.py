@@ -80,8 +80,8 @@ def _row_columns(cols: str | None, keys: tuple[str, ...], dropped: frozenset[str
     if cols is None:
         return RowColumns(None, frozenset(), dropped, of_reading)
     # A before image has all values but those of the key's columns and of large objects (C-71, K-22).
-    telling = {name for name, sql_type in types_of(cols).items() if name not in keys and not is_large(sql_type)}
-    return RowColumns(meaning_of(cols), frozenset(telling), dropped, of_reading)
+    always_sent = {name for name, sql_type in types_of(cols).items() if name not in keys and not is_large(sql_type)}
+    return RowColumns(meaning_of(cols), frozenset(always_sent), dropped, of_reading)
 
 
 @lru_cache(maxsize=4096)

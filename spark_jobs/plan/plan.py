@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import Logged, RowUntold, same_content
+from open_mirroring.changes.logged_change import Logged, RowUnknown, same_content
 from open_mirroring.changes.plan_rule import KeyPlan, plan_key
 from open_mirroring.changes.versions import Version, VersionsPlan, plan_versions
 from open_mirroring.config.row_filter import Condition
@@ -326,8 +326,8 @@ def _rows_of(changes: pa.Table, versions: Sequence[Version]) -> pa.Table:
 def _versions(planning: _Planning, key: str, changes: list[Logged], untypable: set[LogPosition]) -> VersionsPlan:
     try:
         decided = plan_versions(changes, planning.plan.batch_from, untypable, planning.published_position)
-    except RowUntold as found:
-        raise _untold(key, found) from None
+    except RowUnknown as found:
+        raise _swap_possible(key, found) from None
     if decided.conflict:
         raise _conflict(key, *decided.conflict)
     return decided
@@ -341,8 +341,8 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
     try:
         position, keeps = planning.published_position, plan.columns.keeping
         decided = plan_key(changes, plan.batch_from, untypable, position, keeps=keeps)
-    except RowUntold as found:
-        raise _untold(key, found) from None
+    except RowUnknown as found:
+        raise _swap_possible(key, found) from None
     if decided.conflict:
         raise _conflict(key, *decided.conflict)
     if (change := decided.incomplete) is not None:
@@ -362,7 +362,7 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
     return decided
 
 
-def _untold(key: str, found: RowUntold) -> PlanStop:
+def _swap_possible(key: str, found: RowUnknown) -> PlanStop:
     return PlanStop(
         SWAP_POSSIBLE,
         f"at position {found.half.position.text} a row left a key of {len(key)} characters that another one had "
@@ -424,8 +424,8 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     if plan.columns.where is not None:
         typed = _only_matching(plan, typed, changes, plan.columns.where)
     if plan.columns.null_text is not None:
-        typed = _told_from_null(plan, typed, plan.columns.null_text)
-    if not any(column.tells for column in landing):
+        typed = _is_not_null(plan, typed, plan.columns.null_text)
+    if not any(column.content for column in landing):
         return typed
     made_by, placed = changes.take(typed.places), plan.keys_of_rows is not None
     return typed._replace(rows=with_extra(typed.rows, made_by, landing, plan.source, placed=placed))
@@ -453,11 +453,11 @@ def _only_matching(plan: TablePlan, typed: Typed, changes: pa.Table, where: Cond
     return typed._replace(rows=pa.Table.from_arrays([*emptied.values(), markers], schema=typed.rows.schema))
 
 
-def _told_from_null(plan: TablePlan, typed: Typed, null: str) -> Typed:
+def _is_not_null(plan: TablePlan, typed: Typed, null: str) -> Typed:
     """Remove rows with a value that the service would read as NULL in a text file; they become failures (F-22)."""
     bad: dict[int, Failure] = {}
     for column in plan.columns.landing:
-        if column.tells or column.salted:
+        if column.content or column.salted:
             continue  # the file has another text; the file's writer compares that
         found = reads_as_null(typed.rows[column.name].combine_chunks(), null)
         for at in pc.indices_nonzero(found).to_pylist():

@@ -45,12 +45,12 @@ class PlanColumns:
     @property
     def with_transaction(self) -> bool:
         """Whether the files have each change's commit time or transaction (G-118)."""
-        return any(column.tells in OF_TRANSACTIONS for column in self.landing)
+        return any(column.content in OF_TRANSACTIONS for column in self.landing)
 
     @property
     def keeping(self) -> bool:
         """Whether deleted rows stay with their last values, which are in earlier changes (G-192)."""
-        return any(column.tells == DELETED_AT for column in self.landing)
+        return any(column.content == DELETED_AT for column in self.landing)
 
     def required_at(self, order: str) -> set[str]:
         """The columns that a row at this position must have; dropped ones only up to their last row."""

@@ -76,10 +76,10 @@ class _Names(NamedTuple):
 
     def of(self, schema: pa.Schema) -> dict[str, str]:
         """The source's column name for each column name in one file."""
-        told = {field.name.casefold(): field.name for field in schema}
+        in_file = {field.name.casefold(): field.name for field in schema}
         if self.by_id:
-            told = {(field.metadata or {}).get(b"PARQUET:field_id", b"").decode(): field.name for field in schema}
-        return {told[key]: name for key, name in self.columns.items() if key in told}
+            in_file = {(field.metadata or {}).get(b"PARQUET:field_id", b"").decode(): field.name for field in schema}
+        return {in_file[key]: name for key, name in self.columns.items() if key in in_file}
 
 
 class Target(Side):
@@ -114,10 +114,10 @@ class Target(Side):
         sources = {field.name: at_source.get(field.name.casefold(), field.name) for field in schema}
         # The source has no columns for what `extra_columns` add (G-118).
         landed = {field: _landing(field, sources[field.name]) for field in schema}
-        self.columns = tuple(column for column in landed.values() if not column.tells)
-        of_source = [field for field, column in landed.items() if column.tells in (None, DELETED_AT)]
+        self.columns = tuple(column for column in landed.values() if not column.content)
+        of_source = [field for field, column in landed.items() if column.content in (None, DELETED_AT)]
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-        columns = {_told(field, mode): sources[field.name] for field in of_source}
+        columns = {_described(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
         features = _features(table, place)
         files = pa.table(table.get_add_actions())
@@ -164,7 +164,7 @@ def tables_place(mirror: Mirror) -> Place:
                 "PLACE_MISSING",
                 "the folder of the target's tables is not there",
                 where=str(root),
-                way_out="fix `landing_zone.tables`, or mount what it names",
+                next_step="fix `landing_zone.tables`, or mount what it names",
             )
         return root
     zone = zone_address(mirror)
@@ -173,7 +173,7 @@ def tables_place(mirror: Mirror) -> Place:
             "CONFIG_INVALID",
             "where the mirrored tables can be read is not set",
             where=f"mirror {mirror.name}",
-            way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
+            next_step="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
         )
     database = open_target(zone).database()
     # By GUIDs, for a listing of OneLake spells the names of items in its own way.
@@ -298,11 +298,11 @@ def _our_errors(place: Place) -> Iterator[None]:
 
 
 def _unreadable(what: str, where: str) -> TransientError:
-    way_out = "look at the table's Delta log, and whether the files are there; then prove again"
-    return TransientError("PROOF_FAILED", what, where=where, way_out=way_out)
+    next_step = "look at the table's Delta log, and whether the files are there; then prove again"
+    return TransientError("PROOF_FAILED", what, where=where, next_step=next_step)
 
 
-def _told(field: pa.Field, mode: str) -> str:
+def _described(field: pa.Field, mode: str) -> str:
     """How a column is identified in files: by id, physical name or name, depending on the column mapping mode."""
     metadata: Mapping[bytes, bytes] = field.metadata or {}
     match mode:

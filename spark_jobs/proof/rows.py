@@ -144,7 +144,7 @@ def _fitted_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Arra
         raise TerminalError(
             "SCHEMA_CHANGED",
             f"column {field.name!r}: a value of type {values.type} is none of {field.type}: {error}",
-            way_out="compare the column's type at the source and at the target; a changed type needs a reload",
+            next_step="compare the column's type at the source and at the target; a changed type needs a reload",
         ) from None
 
 

@@ -177,7 +177,7 @@ class ExportSource(Source):
                     "LOAD_INVALID",
                     "its files have different columns or types",
                     where=str(export.path(file)),
-                    way_out="export the entire table again, all files by the same columns and types",
+                    next_step="export the entire table again, all files by the same columns and types",
                 )
         self._pieces: Sequence[Piece] = [p for f in files for p in cut_file(export, f, _ROWS_PER_PIECE, CHUNK_BYTES)]
         self.size = sum(piece.weight for piece in self._pieces)

@@ -89,8 +89,8 @@ def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | N
 def committed_at(table: Place, version: int) -> datetime:
     """When a version was committed, by the commit or else by the storage. Raises OSError if it is missing."""
     file = table / "_delta_log" / f"{version:020}.json"
-    told = (action.get("commitInfo") for action in _actions(table / "_delta_log", file.name))
-    stamp = next((info["timestamp"] for info in told if info and "timestamp" in info), None)
+    entry = (action.get("commitInfo") for action in _actions(table / "_delta_log", file.name))
+    stamp = next((info["timestamp"] for info in entry if info and "timestamp" in info), None)
     return datetime.fromtimestamp(file.stat().st_mtime if stamp is None else stamp / 1000, UTC)
 
 
@@ -120,10 +120,10 @@ def _actions(log: Place, name: str) -> Iterator[Mapping[str, Any]]:
 
 def _vectors(actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, DeletionVector | None]]:
     for added in filter(None, (action.get("add") for action in actions)):
-        told = added.get("deletionVector")
+        entry = added.get("deletionVector")
         names = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
-        values: list[Any] = [told.get(name) or 0 for name in names] if told else []
-        yield unquote(added["path"]), DeletionVector(*values) if told else None
+        values: list[Any] = [entry.get(name) or 0 for name in names] if entry else []
+        yield unquote(added["path"]), DeletionVector(*values) if entry else None
 
 
 def _decoded(text: str) -> bytes:

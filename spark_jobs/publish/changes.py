@@ -27,8 +27,8 @@ from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from spark_jobs.changelog.schema import ROW_BYTES
-from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.dead_letters.healing import settle_outdated_letters
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.plan.table_plan import PlanStop, TablePlan
 from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared
@@ -49,14 +49,14 @@ _LEAST_ROWS, _MOST_ROWS = 2**14, 2**18
 class Published(NamedTuple):
     """The result of a run: new file numbers by table, and tables on hold or stopped with the reason.
 
-    *losses* and *told* are as in :class:`~spark_jobs.extract_changes.Extracted`, for all tables of the mirror.
+    *losses* and *loss_report* are as in :class:`~spark_jobs.extract_changes.Extracted`, for all tables of the mirror.
     """
 
     files: Mapping[str, Sequence[int]]
     held: Mapping[str, str]
     stopped: Mapping[str, str]
     losses: Mapping[str, str] = MappingProxyType({})
-    told: Mapping[str, Any] = MappingProxyType({})
+    loss_report: Mapping[str, Any] = MappingProxyType({})
 
     def followed_by(self, later: Published, tables: Collection[str]) -> Published:
         """Merge with the result of a later run; for these *tables*, only the later state counts."""
@@ -130,9 +130,9 @@ class _ChangesWork:
             if state.source in self._passing and state.start.load_state != "pending"
         }
         whole = self._mirror.consistency == "transaction"
-        work = next_changes(self._reader, ready, self._reader.mirror().committed, whole_transactions=whole)
+        work = next_changes(self._reader, ready, self._reader.mirror().committed, complete_transactions=whole)
         states = {state.id: (state, work[source]) for source, state in ready.items() if source in work}
-        limits = self._preparation.limits(states, whole_transactions=whole) if states else {}
+        limits = self._preparation.limits(states, complete_transactions=whole) if states else {}
         for t, limit in limits.items():
             state, whole_work = states[t]
             # What comes before the change of structure goes first; where nothing does, the table stops.
@@ -174,10 +174,10 @@ class _ChangesWork:
             note_columns(self._ledger, t, generation, one.unverified, batch)
             if one.former is not None:
                 note_former(self._ledger, t, generation, one.former)
-            if late := [c.landed_name for c in one.schema.columns if known and c.tells and c not in known]:
+            if late := [c.landed_name for c in one.schema.columns if known and c.content and c not in known]:
                 what = "of `extra_columns` are NULL in rows that were published before, until these change"
-                way_out = "`open-mirroring reload-table` fills them as far as the log allows"
-                log.warning("%s: %s %s; %s", state.source, late, what, way_out)
+                next_step = "`open-mirroring reload-table` fills them as far as the log allows"
+                log.warning("%s: %s %s; %s", state.source, late, what, next_step)
             if one.gone != {column.column: column.since for column in gone.get(t, ())}:
                 note_gone(self._ledger, t, generation, one.gone, batch)
 

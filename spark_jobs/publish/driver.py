@@ -95,7 +95,7 @@ class PublicationDriver:
             protocol.step,
             self._round,
             lambda table_id, state: self._is_over(table_id, state.request),
-            silent=TransientError("UNREACHABLE", "the ledger does not answer", way_out="try again later"),
+            silent=TransientError("UNREACHABLE", "the ledger does not answer", next_step="try again later"),
         )
 
     def _note_made(self, requests: Mapping[str, protocol.Request], replies: Mapping[str, protocol.Reply]) -> None:

@@ -228,7 +228,7 @@ class Preparation:
         written = settings.max_rows_per_file, footer, settings.compression, state.text, append_only
         return StageTarget(state.folder, *written)
 
-    def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, whole_transactions: bool) -> dict[str, str]:
+    def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, complete_transactions: bool) -> dict[str, str]:
         """By table id, the position up to which its changes may be published before a change of structure stops it."""
         records = self._reader.column_records(state for state, _ in tables.values())
         found: dict[str, str] = {}
@@ -239,8 +239,8 @@ class Preparation:
             except PlanStop as stop:
                 if stop.at is not None:
                     # Without its half, or as its transaction alone, a place sorts below all that is in it.
-                    parts = stop.at.split(":")[: 2 if whole_transactions else 3]
-                    found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
+                    parts = stop.at.split(":")[: 2 if complete_transactions else 3]
+                    found[id_] = stop.at if stop.at.endswith("~") and not complete_transactions else ":".join(parts)
         return found
 
     def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
@@ -252,8 +252,8 @@ class Preparation:
         tables = [*tables]
         found = self.unfit([state for state in tables if state.source not in busy])
         found |= self._chosen_otherwise(tables)
-        anew = {s.id: text for s in tables if s.types != (text := self._declared[s.source].chosen.types_text)}
-        if noted := {table_id: text for table_id, text in anew.items() if table_id not in found}:
+        retyped = {s.id: text for s in tables if s.types != (text := self._declared[s.source].chosen.types_text)}
+        if noted := {table_id: text for table_id, text in retyped.items() if table_id not in found}:
             note_types(self._reader.engine, noted)
         return found
 
@@ -276,13 +276,13 @@ class Preparation:
         Column lists are read only for tables with new `types`, so that a run without changes reads none.
         """
         found = dict[str, CannotStage]()
-        anew = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
-        lists = self._reader.column_lists(anew) if anew else {}
+        retyped = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
+        lists = self._reader.column_lists(retyped) if retyped else {}
         for state in tables:
             declared = self._declared[state.source]
             try:
                 refuse_other_settings(state, declared, self._salted)
-                if state.id in anew:
+                if state.id in retyped:
                     refuse_text_no_more(state, declared, lists.get(state.id, ()))
             except PlanStop as stop:
                 found[state.id] = CannotStage(stop.code, stop.what)

@@ -22,7 +22,7 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
     and each run would report PASS.
     """
     chosen, published = declared.chosen, state.columns.columns
-    of_source = [column for column in published if not column.tells]
+    of_source = [column for column in published if not column.content]
     names = [column.name for column in of_source]
     kept = {*chosen.of(names), *state.keys}
     if out := [name for name in names if name not in kept]:
@@ -36,10 +36,10 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
             raise PlanStop("TABLE_REDECLARED", what)
     extra = extra_columns(chosen.extra)
     for column in published:
-        if column.tells and column not in extra:
-            named = {one.tells: one.landed_name for one in extra}.get(column.tells)
-            what = f"names the {column.tells} {named!r}" if named else f"leaves out the {column.tells}"
-            setting = "on_delete" if column.tells == DELETED_AT and not named else "extra_columns"
+        if column.content and column not in extra:
+            named = {one.content: one.landed_name for one in extra}.get(column.content)
+            what = f"names the {column.content} {named!r}" if named else f"leaves out the {column.content}"
+            setting = "on_delete" if column.content == DELETED_AT and not named else "extra_columns"
             raise PlanStop("SCHEMA_CHANGED", f"`{setting}` {what}, which is published as {column.landed_name!r}")
 
 
@@ -60,7 +60,7 @@ def refuse_other_where(state: TableState, declared: Table) -> None:
 
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
     """Raise PlanStop if a published column is text only because `types` said so before, and no longer does."""
-    texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
+    texts = [c for c in state.columns.columns if c.type == "string" and not c.content]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
     types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]
     types += [

@@ -233,7 +233,7 @@ def create_staged(
     with store.fetch(created.path) as back:
         if back is None or created.size != written.size:
             what = f"the staged object {created.path!r} is not there as created"
-            raise TransientError("CHANGED_MEANWHILE", what, way_out="run again")
+            raise TransientError("CHANGED_MEANWHILE", what, next_step="run again")
         if not is_text:
             check_data_file(back, schema, keys)
         elif bytes_digest(back) != written.digest:
@@ -251,6 +251,6 @@ def _created(store: LandingZoneStore, path: str, local: Path) -> ObjectInfo:
                 raise
             continue
         if created is None:
-            raise TransientError("CHANGED_MEANWHILE", f"the staging name {name!r} is taken", way_out="run again")
+            raise TransientError("CHANGED_MEANWHILE", f"the staging name {name!r} is taken", next_step="run again")
         return created
     raise AssertionError("the last name returns or raises")

@@ -200,7 +200,7 @@ class TableColumns:
                 what = "no row proved to carry all columns yet: which ones updates lack is not known"
                 yield ColumnVerdict(Fate.RELOAD, (), None, ROW_INCOMPLETE, what)
         elif not declared.full_rows:
-            names = [column.name for column in schema.columns if not column.tells]
+            names = [column.name for column in schema.columns if not column.content]
             names += declared.chosen.absent(names)
             # What proves that a column is gone may lie above the end.
             beyond = lists_as_now(lists_as_now(self._lists(None), self.spellings), self.former)
@@ -370,7 +370,7 @@ def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:
-        raise TerminalError(error.code, f"column {name!r}: {error.what}", way_out=error.way_out) from error
+        raise TerminalError(error.code, f"column {name!r}: {error.what}", next_step=error.next_step) from error
 
 
 def _landed_or_own(name: str, sql_type: str, chosen: ColumnChoice) -> str:

@@ -10,7 +10,7 @@ from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.delimited_text import bytes_digest
-from open_mirroring.landing_zone.store import LandingZoneStore, RenameOutcome, create_whole, read_marker
+from open_mirroring.landing_zone.store import LandingZoneStore, RenameOutcome, create_complete, read_marker
 from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols import publishing as protocol
 
@@ -35,7 +35,7 @@ class ZonePorts:
         folder = table.folder
         match request:
             case protocol.CreateMarker(incarnation):
-                self._create_whole(
+                self._create_complete(
                     table, layout.INCARNATION_FILE, layout.incarnation_document(incarnation, self._mirror)
                 )
                 return protocol.Answered()
@@ -44,7 +44,7 @@ class ZonePorts:
                 return protocol.Marker(marker.incarnation, marker.etag)
             case protocol.CreateMetadata():
                 content = layout.metadata_document(table.landed_keys, table.metadata_properties)
-                self._create_whole(table, layout.METADATA_FILE, content)
+                self._create_complete(table, layout.METADATA_FILE, content)
                 return protocol.Answered()
             case protocol.ReadMetadata():
                 found = self._store.read(f"{folder}/{layout.METADATA_FILE}")
@@ -66,11 +66,11 @@ class ZonePorts:
             case _:
                 raise ValueError(f"{request} is not a request to a store")
 
-    def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
+    def _create_complete(self, table: TableState, name: str, content: bytes) -> None:
         """Create a file of the folder if it is absent, in one step: readers never see half of it (F-10, F-38)."""
         # What a crash leaves behind is in staging, under a number below every other, and is removed.
         staged = f"{layout.staging_folder(table.folder, table.row.generation)}/0.{uuid4().hex}{name}"
-        create_whole(self._store, f"{table.folder}/{name}", content, staged=staged)
+        create_complete(self._store, f"{table.folder}/{name}", content, staged=staged)
 
     def _probe(
         self, table: TableState, place: protocol.FilePlace, number: int, file: protocol.StagedFile
@@ -93,7 +93,7 @@ class ZonePorts:
         with self._store.fetch(path) as local:
             if local is None:
                 raise TransientError(
-                    "CHANGED_MEANWHILE", f"{path!r} was moved while it was read", way_out="it is read again"
+                    "CHANGED_MEANWHILE", f"{path!r} was moved while it was read", next_step="it is read again"
                 )
             if text:
                 return bytes_digest(local)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.storage import log_place
@@ -71,9 +71,9 @@ def _missing_in_log(mirror: Mirror, ledger: Engine, committed: int) -> list[str]
 
 
 def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
-    way_out, more = next_step(LOG_DAMAGED), f" and {len(needing) - 3} more" if len(needing) > 3 else ""
+    next_step, more = next_step_of(LOG_DAMAGED), f" and {len(needing) - 3} more" if len(needing) > 3 else ""
     what += f". Tables that need it: {', '.join(needing[:3])}{more}"
-    return TerminalError(LOG_DAMAGED, what, where=str(log_place(mirror)), way_out=way_out)
+    return TerminalError(LOG_DAMAGED, what, where=str(log_place(mirror)), next_step=next_step)
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def check_ledger_knows(mirror: Mirror) -> list[Problem]:
         is_known = known.issuperset(table.source for table in mirror.tables)
         for source, finding in () if is_known else found_without_ledger(mirror).items():
             if source not in _look(mirror)[1]:
-                problems.append(TerminalError(finding.code, f"{source}: {finding.what}", way_out=finding.way_out))
+                problems.append(TerminalError(finding.code, f"{source}: {finding.what}", next_step=finding.next_step))
     except (MirroringError, DBAPIError, OSError) as error:
         problems = [error] if isinstance(error, TerminalError) and error.code == MIRROR_CLASH else []
     return [mirror.problem_of(("mirror",) if e.code == MIRROR_CLASH else ("ledger",), e) for e in problems]
@@ -136,7 +136,7 @@ def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:
 
 
 def _lost(mirror: Mirror, what: str) -> TerminalError:
-    return TerminalError(LEDGER_LOST, what, where=f"mirror {mirror.name}", way_out=next_step(LEDGER_LOST))
+    return TerminalError(LEDGER_LOST, what, where=f"mirror {mirror.name}", next_step=next_step_of(LEDGER_LOST))
 
 
 def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:

@@ -44,7 +44,7 @@ class HasExit(Protocol):
     def exit(self) -> Exit: ...
 
 
-def told(error: Exception) -> MirroringError | None:
+def as_ours(error: Exception) -> MirroringError | None:
     """Convert an error from outside our code into ours; None if it is a defect that developers have to fix."""
     if not is_of_spark(error):
         return system_error(error)
@@ -81,7 +81,7 @@ class Job(NamedTuple):
             mirror = load_mirror(arguments.mirror)
             result = self.done(mirror, ledger_of(mirror), arguments)
         except Exception as error:
-            ours = error if isinstance(error, MirroringError) else told(error)
+            ours = error if isinstance(error, MirroringError) else as_ours(error)
             if ours is None:
                 raise
             log.error("%s", ours)

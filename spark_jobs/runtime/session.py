@@ -105,7 +105,7 @@ def _connected() -> SparkSession:
         "UNREACHABLE",
         f"the server of Spark Connect gives no session: {what}",
         where=server_shown(os.environ[REMOTE]),
-        way_out="look whether the server runs, and whether address and token of the connection are right",
+        next_step="look whether the server runs, and whether address and token of the connection are right",
     )
 
 
@@ -118,7 +118,7 @@ def _jars() -> list[str]:
                 "INSTALLATION_INCOMPLETE",
                 f"a jar that Spark needs is cut off: {os.path.basename(jar)}",
                 where=str(jars_folder()),
-                way_out=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
+                next_step=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
             )
     return jars
 
@@ -130,5 +130,5 @@ def _start_jvm(conf: SparkConf) -> JavaGateway:
         raise TerminalError(
             "INSTALLATION_INCOMPLETE",
             "Spark could not start a Java virtual machine",
-            way_out="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said is above",
+            next_step="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said is above",
         ) from error

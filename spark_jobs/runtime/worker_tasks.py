@@ -47,7 +47,7 @@ _WORKERS_DISK_FULL = re.compile(r"^(?!.*SQL\w*Exception).*No space left on devic
 """An exception of a database driver with this text concerns the database's own disk."""
 _OUTCOME = pa.schema([pa.field("id", pa.int64()), pa.field("outcome", pa.binary())])
 _MORE_THAN_CORES = 2**20
-_TELL_SECONDS = 30.0
+_REPORT_SECONDS = 30.0
 
 
 def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
@@ -73,12 +73,12 @@ def workers_error(error: Exception) -> MirroringError | None:
             return TerminalError(
                 "INSTALLATION_INCOMPLETE",
                 f"Spark's workers have {what.format(*found.groups())}",
-                way_out="install the driver's minor version of Python with the package open-mirroring[spark] on every "
-                "worker; PYSPARK_PYTHON names it there",
+                next_step="install the driver's minor version of Python with the package open-mirroring[spark] on "
+                "every worker; PYSPARK_PYTHON names it there",
             )
     if _WORKERS_DISK_FULL.search(text):
-        way_out = "free space, or let SPARK_LOCAL_DIRS name a larger disk; the next run goes on"
-        return TransientError("DISK_FULL", "a worker of Spark has no space left for its own files", way_out=way_out)
+        next_step = "free space, or let SPARK_LOCAL_DIRS name a larger disk; the next run goes on"
+        return TransientError("DISK_FULL", "a worker of Spark has no space left for its own files", next_step=next_step)
     return None
 
 
@@ -132,8 +132,8 @@ def _progress_logged(context: SparkContext, description: str, tasks: int) -> Ite
     """
     tracker, begun, ended = context.statusTracker(), time.monotonic(), threading.Event()
 
-    def tell() -> None:
-        while not ended.wait(_TELL_SECONDS):
+    def report() -> None:
+        while not ended.wait(_REPORT_SECONDS):
             try:
                 found = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Py4JError:
@@ -144,13 +144,13 @@ def _progress_logged(context: SparkContext, description: str, tasks: int) -> Ite
             done = sum(stage.numCompletedTasks for stage in stages)
             log.info("%s: %d of %d tasks done%s", description, done, tasks, pace(done, tasks, time.monotonic() - begun))
 
-    telling = threading.Thread(target=tell, name="progress", daemon=True)
-    telling.start()
+    reporting = threading.Thread(target=report, name="progress", daemon=True)
+    reporting.start()
     try:
         yield
     finally:
         ended.set()
-        telling.join()
+        reporting.join()
 
 
 def _by_frame(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:

@@ -99,7 +99,7 @@ def format_of(mirror: Mirror) -> Format:
         case described.ChangeTables() as source:
             from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 
-            return ChangeTableFormat.of(source, whole_transactions=mirror.consistency == "transaction")
+            return ChangeTableFormat.of(source, complete_transactions=mirror.consistency == "transaction")
         case described.Messages() as source:
             from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 

@@ -37,16 +37,16 @@ def warnings(mirror: Mirror) -> list[Problem]:
     for place, table in mirror.placed_tables:
         name = ".".join(table.source_name)
         if name in unseen:
-            way_out = "fix `source` or `change_table` if the source spells them otherwise; else it will come"
-            found.append(mirror.problem((*place, "source"), NOT_SEEN, unseen[name], way_out))
+            next_step = "fix `source` or `change_table` if the source spells them otherwise; else it will come"
+            found.append(mirror.problem((*place, "source"), NOT_SEEN, unseen[name], next_step))
         if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
             what = "its change table has no change mask: an update without before image stops it"
-            way_out = "have the task store before images and set `before_images: true`, or select change_mask; or "
-            way_out += "set `keys_never_change: true`"
-            found.append(mirror.problem((*place, "key"), SETUP_INCOMPLETE, what, way_out))
+            next_step = "have the task store before images and set `before_images: true`, or select change_mask; or "
+            next_step += "set `keys_never_change: true`"
+            found.append(mirror.problem((*place, "key"), SETUP_INCOMPLETE, what, next_step))
     for setting, what in survey.settings.items():
-        way_out = "correct it, or grant the login SELECT on the tables: otherwise suspended tables are not reported"
-        found.append(mirror.problem(("source", setting), CONTROL_TABLE_UNREAD, what, way_out))
+        next_step = "correct it, or grant the login SELECT on the tables: otherwise suspended tables are not reported"
+        found.append(mirror.problem(("source", setting), CONTROL_TABLE_UNREAD, what, next_step))
     return found
 
 

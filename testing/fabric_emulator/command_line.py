@@ -71,7 +71,9 @@ def _apply(service: MirroringService, printed: dict[str, str]) -> int:
 
 def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.state is not None:
-        raise EmulatorError("SETTING_INVALID", "serve has no --state.", way_out="leave it out: it is kept with TABLES")
+        raise EmulatorError(
+            "SETTING_INVALID", "serve has no --state.", next_step="leave it out: it is kept with TABLES"
+        )
     try:
         server = EmulatorServer(
             arguments.landing_zone,
@@ -90,7 +92,7 @@ def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
         raise EmulatorError(
             "ADDRESS_UNUSABLE",
             f"cannot listen at {arguments.host}:{arguments.port}: {error}.",
-            way_out="choose another --port, or 0 for any that is free",
+            next_step="choose another --port, or 0 for any that is free",
         ) from error
     with server:
         termination = Termination()

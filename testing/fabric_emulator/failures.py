@@ -8,11 +8,11 @@ from open_mirroring.landing_zone.layout import METADATA_FILE
 class EmulatorError(Exception):
     """The emulator itself cannot continue; no table caused it."""
 
-    def __init__(self, code: str, what: str, *, way_out: str) -> None:
-        super().__init__(f"{code}: {what} Next step: {way_out}")
+    def __init__(self, code: str, what: str, *, next_step: str) -> None:
+        super().__init__(f"{code}: {what} Next step: {next_step}")
         self.code = code
         self.what = what
-        self.way_out = way_out
+        self.next_step = next_step
 
 
 class TableFailure(Exception):
@@ -22,13 +22,13 @@ class TableFailure(Exception):
         code: the ``errorCode`` in the monitoring. ``SchemaMergeFailure`` is the service's own (field), the others are
             the emulator's.
         what: one sentence with the offending value.
-        way_out: the documented repair of the table.
+        next_step: the documented repair of the table.
         by_replacement: True when a valid file under the same name repairs the table (F-40, Microsoft Learn: best
             practices); False when only a re-created folder does (F-87, F-89).
     """
 
-    def __init__(self, code: str, what: str, *, way_out: str, by_replacement: bool) -> None:
-        super().__init__(f"{what} Next step: {way_out}")
+    def __init__(self, code: str, what: str, *, next_step: str, by_replacement: bool) -> None:
+        super().__init__(f"{what} Next step: {next_step}")
         self.code = code
         self.by_replacement = by_replacement
 
@@ -38,7 +38,7 @@ def bad_file(code: str, what: str) -> TableFailure:
     return TableFailure(
         code,
         what,
-        way_out="delete the file and put a valid one under exactly the same name (F-40)",
+        next_step="delete the file and put a valid one under exactly the same name (F-40)",
         by_replacement=True,
     )
 
@@ -53,6 +53,6 @@ def needs_rebuild(code: str, what: str) -> TableFailure:
     return TableFailure(
         code,
         what,
-        way_out="delete the table's folder and create it again with a full load (F-75)",
+        next_step="delete the table's folder and create it again with a full load (F-75)",
         by_replacement=False,
     )

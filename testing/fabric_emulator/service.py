@@ -289,7 +289,7 @@ class MirroringService:
                 raise EmulatorError(
                     "PLACE_MISSING",
                     f"the landing zone {self._zone} does not exist.",
-                    way_out="give the right path; to drop its tables on purpose, delete their folders one by one",
+                    next_step="give the right path; to drop its tables on purpose, delete their folders one by one",
                 ) from None
             return []
         lives = {name: life for name, folder in found.items() if (life := folder_identity(folder.path))}

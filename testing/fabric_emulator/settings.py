@@ -71,4 +71,4 @@ class Settings:
 
 
 def _invalid(name: str, value: object, allowed: str) -> EmulatorError:
-    return EmulatorError("SETTING_INVALID", f"{name} is {value!r}.", way_out=f"give {allowed}")
+    return EmulatorError("SETTING_INVALID", f"{name} is {value!r}.", next_step=f"give {allowed}")

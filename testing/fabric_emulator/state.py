@@ -112,7 +112,7 @@ class StateFile:
             raise EmulatorError(
                 "STATE_INVALID",
                 f"{self._path} cannot be read: {error}.",
-                way_out="remove it: the Delta tables know how far they are",
+                next_step="remove it: the Delta tables know how far they are",
             ) from error
 
     def save(self, state: ServiceState) -> None:

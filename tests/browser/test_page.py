@@ -112,7 +112,7 @@ def test_every_page_fits_its_screen_and_is_accessible(
             assert (body == "rgb(255, 255, 255)") == (settings["color_scheme"] == "light")
 
 
-def test_a_table_stops_the_page_says_why_and_the_button_mends_it_by_keyboard_alone(
+def test_a_table_stops_the_page_says_why_and_the_button_fixes_it_by_keyboard_alone(
     made: PageMirror, visit: Callable[..., Page]
 ) -> None:
     from playwright.sync_api import expect
@@ -286,7 +286,7 @@ EXPIRED: list[str] = []
 
 def zone(mirror: Mirror) -> ZoneAddress:
     if EXPIRED:
-        raise TerminalError("ACCESS_DENIED", EXPIRED[0], way_out="renew it in the connection")
+        raise TerminalError("ACCESS_DENIED", EXPIRED[0], next_step="renew it in the connection")
     return zone_address(mirror)
 
 

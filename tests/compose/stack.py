@@ -107,9 +107,9 @@ class Stack:
         containers = self.run("ps", "--quiet").split()
         form = '{{index .Config.Labels "com.docker.compose.service"}} {{.State.Status}} {{.State.ExitCode}} '
         form += "{{if .State.Health}}{{.State.Health.Status}}{{end}}"
-        told = subprocess.run(["docker", "inspect", "--format", form, *containers], capture_output=True, text=True)
+        story = subprocess.run(["docker", "inspect", "--format", form, *containers], capture_output=True, text=True)
         found = {}
-        for line in told.stdout.splitlines():
+        for line in story.stdout.splitlines():
             service, state, code, *health = line.split()
             ended_well = service == "airflow-init" and (state, code) == ("exited", "0")
             if not ended_well and (state, health) != ("running", ["healthy"]):

@@ -108,7 +108,7 @@ def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hand
 
 
 class FakeSpark:
-    """A Python of jobs that writes down how it was called, prints what it is told to, and exits as it is told to."""
+    """A Python of jobs that records how it was called, prints what a test sets, and exits as a test sets."""
 
     def __init__(self, home: Path) -> None:
         self.home = home

@@ -101,7 +101,7 @@ def test_a_reload_waits_deferred_and_ends_with_what_somebody_says_in_airflow_g_8
     assert said == [("TARGET_SAYS_GONE", "Eve"), ("TARGET_SAYS_BACK", "Eve")]
 
 
-def test_a_reload_that_nobody_tells_anything_fails_with_its_way_out(
+def test_a_reload_that_nobody_shows_anything_fails_with_its_next_step(
     made: HandMadeMirror, fake_spark: Any, approved: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin_reset(made)

@@ -33,8 +33,8 @@ def test_the_fields_of_a_form_are_what_a_connection_takes(name: str) -> None:
 
 def test_a_form_that_was_left_empty_is_a_plain_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     empty = dict.fromkeys(TYPES["open_mirroring_kafka"]["conn-fields"])
-    told = {"conn_type": "open_mirroring_kafka", "host": "one", "login": "", "extra": empty}
-    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(told))
+    story = {"conn_type": "open_mirroring_kafka", "host": "one", "login": "", "extra": empty}
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(story))
     assert dict(client_settings(resolve("broker")).options) == {
         "bootstrap.servers": "one:9092",
         "security.protocol": "PLAINTEXT",
@@ -43,18 +43,18 @@ def test_a_form_that_was_left_empty_is_a_plain_broker(monkeypatch: pytest.Monkey
 
 @pytest.mark.kafka
 def test_the_button_asks_the_broker(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"conn_type": "open_mirroring_kafka", "host": kafka.bootstrap}
-    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(told))
+    story = {"conn_type": "open_mirroring_kafka", "host": kafka.bootstrap}
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(story))
     passed, what = KafkaHook("broker").test_connection()
     assert passed and "topics" in what
-    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(told | {"host": "localhost:1"}))
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(story | {"host": "localhost:1"}))
     monkeypatch.setattr("open_mirroring_airflow.hooks._ANSWER_SECONDS", 2)
     passed, what = KafkaHook("broker").test_connection()
     assert not passed and "localhost:1" in what
 
 
 @pytest.mark.kafka
-def test_the_button_of_event_hubs_tries_the_login_and_tells_no_secret(
+def test_the_button_of_event_hubs_tries_the_login_and_shows_no_secret(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_HUB", kafka.event_hubs_connection())

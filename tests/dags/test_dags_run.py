@@ -107,7 +107,7 @@ class Shop:
 def shop(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shop]:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
-    # What fails here is told at once, not after minutes.
+    # What fails here is reported at once, not after minutes.
     monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
     return lambda **options: Shop(mirrors, tmp_path, **options)
 
@@ -201,7 +201,7 @@ def test_load_replicate_and_deep_check_end_equal_to_the_source(
     assert of_run.startswith(f"4 tables: 4 mirrored.\n{of_task}\nRead: batch 1 of the change log, ")
     assert of_task.startswith("Published: 4 files of 4 tables, ")
     numbers, events = made.numbers(), _events(before_it)
-    assert {table: [(e["first_number"], e["number"]) for e in told] for table, told in events.items()} == {
+    assert {table: [(e["first_number"], e["number"]) for e in story] for table, story in events.items()} == {
         table: [(1, loaded[table]), (loaded[table] + 1, number)] for table, number in numbers.items()
     }
 
@@ -215,8 +215,8 @@ def test_load_replicate_and_deep_check_end_equal_to_the_source(
         assert _run("initial_load") == ("success", {"load": "success", "reconcile": "success"})
     assert made.files() == before
     assert made.numbers() == numbers
-    # As with any task of Airflow, clearing one that published repeats its events; nothing new is told.
-    assert {table: _distinct(told) for table, told in _events(before_it).items()} == events
+    # As with any task of Airflow, clearing one that published repeats its events; nothing new is reported.
+    assert {table: _distinct(story) for table, story in _events(before_it).items()} == events
     assert _run("reconcile") == ("success", {"deep_check": "success"})
 
 

@@ -1,4 +1,4 @@
-"""Who is told what: a failed task, a run that is not done in time."""
+"""Who is reported what: a failed task, a run that is not done in time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTEXT: Any = {
     "dag_run": SimpleNamespace(run_id="scheduled__9"),
     "dag": SimpleNamespace(dag_id="shop__replicate"),
     "exception": TerminalError(
-        "TABLES_STOPPED", "tables stopped: dbo.orders: FILE_MISSING", way_out="move the file back"
+        "TABLES_STOPPED", "tables stopped: dbo.orders: FILE_MISSING", next_step="move the file back"
     ),
 }
 
@@ -68,7 +68,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     made.server.server_close()
 
 
-def test_a_failure_is_posted_with_its_code_and_way_out(receiver: Receiver) -> None:
+def test_a_failure_is_posted_with_its_code_and_next_step(receiver: Receiver) -> None:
     MirrorNotifier("shop", connection="alerts").notify(CONTEXT)
     (message,) = receiver.messages
     assert {name: message[name] for name in ("mirror", "event", "dag", "run")} == {
@@ -81,7 +81,7 @@ def test_a_failure_is_posted_with_its_code_and_way_out(receiver: Receiver) -> No
     assert receiver.authorizations == [f"Bearer {SECRET}"]
 
 
-def test_of_an_error_that_is_not_ours_only_its_kind_is_told(receiver: Receiver) -> None:
+def test_of_an_error_that_is_not_ours_only_its_kind_is_reported(receiver: Receiver) -> None:
     MirrorNotifier("shop", connection="alerts").notify(CONTEXT | {"exception": RuntimeError(f"password={SECRET}")})
     assert SECRET not in json.dumps(receiver.messages) and "RuntimeError" in receiver.messages[0]["text"]
 
@@ -90,7 +90,7 @@ async def _awaited(notifier: MirrorNotifier) -> None:
     await notifier
 
 
-def test_a_missed_deadline_is_told_without_a_context(receiver: Receiver, metadata_database: None) -> None:
+def test_a_missed_deadline_is_reported_without_a_context(receiver: Receiver, metadata_database: None) -> None:
     import asyncio
 
     notifier = MirrorNotifier("shop", "overdue", None, "a run is not done 90 minutes after it was queued")
@@ -99,7 +99,7 @@ def test_a_missed_deadline_is_told_without_a_context(receiver: Receiver, metadat
     assert receiver.messages == [], "without a connection it stands in the log"
 
 
-def test_every_task_tells_and_only_replicate_has_a_deadline(write_mirror: Callable[..., Path]) -> None:
+def test_every_task_shows_and_only_replicate_has_a_deadline(write_mirror: Callable[..., Path]) -> None:
     text = MIRROR + "alerts: {connection: alerts, deadline_minutes: 90}\n"
     dags = {dag.dag_id: dag for dag in build_dags(load_mirror(write_mirror(text)))}
     for dag in dags.values():

@@ -67,8 +67,8 @@ def test_gate_trigger_and_verdict_look_with_airflows_own_connection(
     asked = asyncio.run(asyncio.wait_for(first(), 30))
     assert asked["passing"] == ["dbo.orders"]
     assert server.faults.calls()["list"] == 3
-    told = json.dumps([event, verdict, asked, trigger.serialize()]) + caplog.text
-    assert SECRET not in told
+    story = json.dumps([event, verdict, asked, trigger.serialize()]) + caplog.text
+    assert SECRET not in story
 
 
 def test_a_job_gets_the_login_in_its_environment(file: Path, server: EmulatorServer) -> None:
@@ -83,5 +83,5 @@ def test_a_job_gets_the_login_in_its_environment(file: Path, server: EmulatorSer
 def test_the_connection_can_be_tested(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert OneLakeHook("lake").test_connection()[0] is True
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server).replace(SECRET, "wrong-canary"))
-    passed, told = OneLakeHook("lake").test_connection()
-    assert (passed, "ACCESS_DENIED" in told, "wrong-canary" in told) == (False, True, False)
+    passed, story = OneLakeHook("lake").test_connection()
+    assert (passed, "ACCESS_DENIED" in story, "wrong-canary" in story) == (False, True, False)

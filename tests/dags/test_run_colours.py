@@ -172,7 +172,9 @@ def test_initial_load_and_deep_check_run(home: Path, fake_spark: Any) -> None:
     assert fake_spark.jobs() == ["initial_load", "reconcile_sequence"]
 
 
-def test_a_proof_is_green_when_equal_red_when_not_and_skipped_when_it_is_not_told(home: Path, fake_spark: Any) -> None:
+def test_a_proof_is_green_when_equal_red_when_not_and_skipped_when_it_is_not_reported(
+    home: Path, fake_spark: Any
+) -> None:
     """G-40, G-42: exit codes 0, 7 and 5 of the job; the message names the tables."""
     assert _run("prove", tables=["dbo.orders"]) == ("success", {"prove": "success"})
     assert fake_spark.jobs() == ["prove"] and fake_spark.calls[-1]["argv"][-1:] == ["--tables=dbo.orders"]

@@ -153,7 +153,7 @@ def attempt(
                 _publish(made, *numbers)
             if fails is not None:
                 raise fails("X", "it failed") if issubclass(fails, TransientError) else fails
-            operator.tell({"job": "publish_changes", "files": {ORDERS: list(numbers)} if numbers else {}})
+            operator.log_report({"job": "publish_changes", "files": {ORDERS: list(numbers)} if numbers else {}})
             return {}
 
         monkeypatch.setattr(PublishingOperator, "run_job", job)

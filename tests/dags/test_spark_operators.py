@@ -145,7 +145,7 @@ def test_an_unknown_spark_connection_is_our_error_and_not_yarn(
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     with pytest.raises(TerminalError, match=r"CONNECTION_INVALID.*'spark_default'") as caught:
         _operator(mirror_file).execute(task_context)
-    assert "AIRFLOW_CONN_SPARK_DEFAULT" in caught.value.way_out
+    assert "AIRFLOW_CONN_SPARK_DEFAULT" in caught.value.next_step
     assert fake_spark.calls == []
 
 
@@ -442,12 +442,12 @@ def test_a_table_that_is_mirrored_no_more_is_not_put_on_a_command_line(
     assert fake_spark.calls == []
 
 
-def test_nothing_is_published_for_a_mirror_that_is_stopped_as_a_whole(
+def test_nothing_is_published_for_a_mirror_that_is_stopped_as_a_complete(
     mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
     mirror = load_mirror(mirror_file)
     with open_ledger(mirror.ledger_url()).begin() as db:
-        stopped = {"name": "shop", "stop_code": "LOG_BEHIND", "stop_what": "another log", "homeless_rejects": 0}
+        stopped = {"name": "shop", "stop_code": "LOG_BEHIND", "stop_what": "another log", "unnamed_rejects": 0}
         db.execute(sa.insert(tables.mirror).values(version=1, committed=3, **stopped))
     task_context["ti"].xcoms["gate"] = _answer("dbo.orders")
     for gate in ("gate", None):

@@ -61,7 +61,7 @@ def test_a_failing_task_says_first_what_its_job_did_and_drags_no_other_error_alo
     assert stop.startswith("STOPPED: dbo.orders: CONTENT_CHANGED")
 
 
-def test_below_a_failure_stands_its_way_out(
+def test_below_a_failure_stands_its_next_step(
     made: HandMadeMirror, fake_spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As Airflow writes it, in a run: below the traceback, and outside of what Airflow folds."""

@@ -100,7 +100,7 @@ def _log(mirror: Mirror, source: str, highest: str, completeness: str | None = N
         db.execute(tables.mirror.update().values(committed=1))
 
 
-def test_changes_that_nothing_published_are_told_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
+def test_changes_that_nothing_published_are_reported_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
     """G-144: somebody marked the gate or the publishing as a success, so the run did not publish what it read."""
     _log(mirror, "dbo.orders", "2")
     answer = _leaf(mirror).execute(task_context)
@@ -135,11 +135,11 @@ def test_a_hold_that_nobody_but_an_operator_ends_fails_the_run_and_stops_nothing
     monkeypatch.setattr("open_mirroring.reconciliation.inspection.inspect_mirror", lambda *_: {"dbo.orders": refused})
     with pytest.raises(TerminalError, match=r"dbo\.orders: STATUS_REFUSED") as caught:
         _leaf(mirror).execute(task_context)
-    assert "Contributor" in caught.value.way_out
+    assert "Contributor" in caught.value.next_step
     assert LedgerReader(open_ledger(mirror.ledger_url()), mirror.name).tables()["dbo.orders"].stop_code is None
 
 
-def test_a_stopped_table_fails_the_run_by_name_with_code_and_way_out(
+def test_a_stopped_table_fails_the_run_by_name_with_code_and_next_step(
     mirror: Mirror, task_context: dict[str, Any]
 ) -> None:
     folder = mirror.resolve("zone") / "dbo.schema" / "orders"
@@ -148,7 +148,7 @@ def test_a_stopped_table_fails_the_run_by_name_with_code_and_way_out(
     with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.orders: FOREIGN_ITEM") as caught:
         _leaf(mirror).execute(task_context)
     assert "dbo.customers" not in str(caught.value)
-    assert "find out who put it there" in caught.value.way_out
+    assert "find out who put it there" in caught.value.next_step
 
 
 def test_a_table_that_publishing_stopped_fails_the_run_even_if_it_looks_well_now(
@@ -185,7 +185,7 @@ def _confirm(mirror: Mirror, source: str, numbers: range, generation: int = 1) -
 
 @pytest.fixture
 def publish(mirror: Mirror, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """Run the publish task with a job that does what it is told; the events that the task recorded."""
+    """Run the publish task with a job that does what it is reported; the events that the task recorded."""
 
     def run(job: Callable[[], object]) -> list[Any]:
         monkeypatch.setattr(PublishingOperator, "run_job", lambda *_: job())
@@ -266,7 +266,7 @@ def test_openlineage_sees_source_and_mirrored_tables_with_their_rows(
     assert (counted["rowCount"], counted["fileCount"]) == (30, 3)
 
 
-def test_what_the_reading_program_published_is_announced_and_told_and_not_done_again(
+def test_what_the_reading_program_published_is_announced_and_reported_and_not_done_again(
     mirror: Mirror, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One program for both; unless a table was on hold then and passes the gate by now, or the task is cleared."""

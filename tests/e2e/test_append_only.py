@@ -50,20 +50,20 @@ def test_an_update_stops_the_table_and_the_setting_may_change_g191(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-191, F-12: the deep check and a rebuilt ledger read both kinds of files."""
-    told = CesLines(tmp_path, spark, key=[], append_only=True)
-    assert told.tick(Change("INS", 1, 1, FULL)) == Exit.DONE, capsys.readouterr().out
-    assert has_markers(told.pipeline) == {False}
-    declare(told, append_only=False)
-    assert told.tick(Change("INS", 2, 2, FULL)) == Exit.DONE
-    declare(told, append_only=True)
-    assert told.tick(Change("INS", 3, 3, FULL)) == Exit.DONE
-    assert [row["id"] for row in told.rows] == ["1", "2", "3"] and has_markers(told.pipeline) == {False, True}
-    assert main(["reconcile", str(told.pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    forget(told.pipeline)
-    code, text = said(capsys, told.pipeline, "rebuild-ledger", *APPLY)
+    story = CesLines(tmp_path, spark, key=[], append_only=True)
+    assert story.tick(Change("INS", 1, 1, FULL)) == Exit.DONE, capsys.readouterr().out
+    assert has_markers(story.pipeline) == {False}
+    declare(story, append_only=False)
+    assert story.tick(Change("INS", 2, 2, FULL)) == Exit.DONE
+    declare(story, append_only=True)
+    assert story.tick(Change("INS", 3, 3, FULL)) == Exit.DONE
+    assert [row["id"] for row in story.rows] == ["1", "2", "3"] and has_markers(story.pipeline) == {False, True}
+    assert main(["reconcile", str(story.pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    forget(story.pipeline)
+    code, text = said(capsys, story.pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.DONE, text
-    assert told.tick(Change("UPD", 1, 4, FULL, "Eve")) == Exit.TABLES_STOPPED
-    assert told.stop == "KEYLESS_CHANGE" and [row["id"] for row in told.rows] == ["1", "2", "3"]
+    assert story.tick(Change("UPD", 1, 4, FULL, "Eve")) == Exit.TABLES_STOPPED
+    assert story.stop == "KEYLESS_CHANGE" and [row["id"] for row in story.rows] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_an_update_stops_the_table_and_the_setting_may_change_g191(
 def test_check_refuses_what_does_not_go_with_it_g191(
     settings: dict[str, Any], what: str, tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = CesLines(tmp_path, spark, append_only=True, **settings)
-    assert main(["check", str(told.pipeline.file)]) != Exit.DONE
+    story = CesLines(tmp_path, spark, append_only=True, **settings)
+    assert main(["check", str(story.pipeline.file)]) != Exit.DONE
     assert what in "".join(capsys.readouterr())

@@ -161,7 +161,7 @@ def test_a_run_adopts_what_a_killed_backfill_left(tmp_path: Path, spark) -> None
     assert_mirrored(pipeline, made)
 
 
-def test_intervals_of_a_topic_are_told_by_the_brokers_timestamps(tmp_path: Path, spark, kafka, monkeypatch) -> None:
+def test_intervals_of_a_topic_are_reported_by_the_brokers_timestamps(tmp_path: Path, spark, kafka, monkeypatch) -> None:
     """I25, I28: all of the interval is bound whatever one run may take, and what is retained is read again."""
     made = history(seed=18, transactions=30)
     messages = render(made.changes, CesOptions(), Delivery(partitions=2, seed=18))

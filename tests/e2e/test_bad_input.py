@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import fastavro
 import pytest
 
-from open_mirroring.codes import next_step
-from open_mirroring.ledger.letters import settled_letters
+from open_mirroring.codes import next_step_of
+from open_mirroring.ledger.dead_letters import settled_letters
 from tests.bad_input import DISPOSITIONS, settled, stopped, stops
 from tests.ces_messages import COLS, GUID, avro_event, event, lsn, payload, split
 from tests.pipeline import Pipeline, in_order
@@ -181,7 +181,7 @@ def test_an_unreadable_message_is_one_dead_letter(bad: Bad, delivered: Delivered
     ]
     assert [(x["code"], x["tbl"], x["key"], x["raw"]) for x in found] == [(bad.code, bad.table, bad.key, bad.body)]
     assert bad.words in found[0]["reason"]
-    assert next_step(bad.code)
+    assert next_step_of(bad.code)
 
 
 def test_lines_that_wrap_no_message_are_dead_letters_at_their_byte(delivered: Delivered) -> None:
@@ -208,7 +208,7 @@ def test_every_message_has_one_disposition(delivered: Delivered) -> None:
     stopped_rejects = sum(stop.code == "KEY_UNKNOWN" for stop in STOPS)
     assert counts["rejected"] == len(BAD) + 2 + stopped_rejects
     homeless = [line for line in delivered.pipeline.letters() if line["tbl"] is None]
-    assert delivered.pipeline.reader.mirror().homeless_rejects == len(homeless) > 3
+    assert delivered.pipeline.reader.mirror().unnamed_rejects == len(homeless) > 3
     assert counts.get("ignored", 0) == 0
 
 
@@ -236,7 +236,7 @@ def test_a_value_that_does_not_fit_is_a_dead_letter_of_its_change_and_its_key_st
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.table)
-def test_what_must_stop_a_table_stops_it_alone_and_says_the_way_out(stop: Stopped, delivered: Delivered) -> None:
+def test_what_must_stop_a_table_stops_it_alone_and_says_the_next_step(stop: Stopped, delivered: Delivered) -> None:
     stopped(delivered.pipeline, f"dbo.{stop.table}", stop.code, stop.words)
     before = [1] if stop.code == "SCHEMA_CHANGED" else []  # what stands before the change (G-61)
     assert delivered.pipeline.numbers(f"dbo.schema/{stop.table}") == before
@@ -286,7 +286,7 @@ CLEAN = [{"source": "dbo.clean", "target": "dbo/clean", "key": ["id"]},
          {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}]  # fmt: skip
 
 
-def test_an_archive_that_is_cut_is_read_again_when_whole(tmp_path: Path, spark: Any) -> None:
+def test_an_archive_that_is_cut_is_read_again_when_complete(tmp_path: Path, spark: Any) -> None:
     pipeline = Pipeline(tmp_path, spark, CLEAN)
     bodies = [event("INS", row(key, "x" * key), commit=key) for key in range(1, 40)]
     packed = gzip.compress(wrapped(bodies), mtime=0)
@@ -304,7 +304,7 @@ def test_an_archive_that_is_cut_is_read_again_when_whole(tmp_path: Path, spark: 
     found = {line["id"]: line for line in pipeline.mirrored("dbo", "orders")}
     assert found == {key: landed(key, "x" * key) for key in range(1, 40)}
     assert pipeline.numbers("dbo.schema/orders") == [1, 2]
-    assert pipeline.reader.mirror().homeless_rejects == 0, "the damage seen before was read again, whole"
+    assert pipeline.reader.mirror().unnamed_rejects == 0, "the damage seen before was read again, whole"
     settled = settled_letters(pipeline.ledger, pipeline.name)
     assert [(at.origin, outcome) for at, outcome in settled.items()] == [("packed.jsonl.gz", "reread")]
 
@@ -338,7 +338,7 @@ def test_capture_files_that_are_cut_empty_or_filled_later(tmp_path: Path, spark:
     assert {line["id"]: line for line in pipeline.mirrored("dbo", "orders")} == {
         key: landed(key, "x" * key) for key in range(1, 40)
     }
-    assert (len(pipeline.letters()), pipeline.reader.mirror().homeless_rejects) == (2, 1), "noise stays a dead letter"
+    assert (len(pipeline.letters()), pipeline.reader.mirror().unnamed_rejects) == (2, 1), "noise stays a dead letter"
     settled = settled_letters(pipeline.ledger, pipeline.name)
     assert [(at.origin, outcome) for at, outcome in settled.items()] == [("0/cut.avro", "reread")]
     assert pipeline.extract().batch is None, "a file that did not grow is not read again"

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.cli.command_line import main
-from tests.bad_input import listed_ways_out, settled, stopped, stops
+from tests.bad_input import listed_next_steps, settled, stopped, stops
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_change_rows import mask, sequence
 
@@ -97,7 +97,7 @@ ROWS = [
 
 
 class Contradicted(NamedTuple):
-    """A data file that is not what the metadata file beside it says; *place* is the row at which it is told."""
+    """A data file that is not what the metadata file beside it says; *place* is the row at which it is reported."""
 
     table: str
     description: bytes
@@ -161,18 +161,18 @@ def test_an_unreadable_row_of_a_change_table_is_one_dead_letter(bad: BadRow, fil
     (found,) = (x for x in pipeline.letters() if (x["origin"], x["place"]) == at)
     assert (found["code"], found["tbl"], found["key"]) == (bad.code, "shop.items", '["9"]')
     assert bad.words in found["reason"] and json.loads(found["raw"])[-1] == list(bad.row)
-    assert listed_ways_out(pipeline)[at] == next_step(bad.code)
+    assert listed_next_steps(pipeline)[at] == next_step_of(bad.code)
 
 
 @pytest.mark.parametrize("one", CONTRADICTED, ids=lambda one: one.table)
 def test_a_metadata_file_that_contradicts_its_data_file_stops_its_table(one: Contradicted, filed: Filed) -> None:
-    """T-41, T-42: what of the file is missing is not known; its bytes and the row are told."""
+    """T-41, T-42: what of the file is missing is not known; its bytes and the row are reported."""
     pipeline, _, _ = filed
     origin = f"shop.{one.table}__ct/1.csv"
     (found,) = (x for x in pipeline.letters() if x["origin"] == origin)
     assert (found["code"], found["tbl"], found["key"]) == (one.code, f"shop.{one.table}", None)
     assert (found["place"], found["raw"]) == (one.place, lines(GOOD)) and one.words in found["reason"]
-    assert listed_ways_out(pipeline)[origin, one.place] == next_step(one.code)
+    assert listed_next_steps(pipeline)[origin, one.place] == next_step_of(one.code)
     stopped(pipeline, f"shop.{one.table}", "CHANGES_MISSING", one.code, f"{origin}:{one.place}")
 
 
@@ -199,7 +199,7 @@ def test_other_change_tables_of_the_batch_are_exactly_equal(filed: Filed) -> Non
     items = in_order(pipeline.mirrored("shop", "items"), ["id"])
     assert items == in_order([ct_landed(9), ct_landed(10, "old")], ["id"])
     assert stops(pipeline) == {"shop.nulled", "shop.moved", "shop.damaged", *(f"shop.{x.table}" for x in CONTRADICTED)}
-    assert pipeline.reader.mirror().homeless_rejects == 0
+    assert pipeline.reader.mirror().unnamed_rejects == 0
     reader = pipeline.reader
     (untyped,) = reader.rejected([reader.tables()["shop.items"].id]).popitem()[1]
     place = ("VALUE_INVALID", "shop.items__ct/1.csv", len(ROWS) + 2, '["10"]')
@@ -247,7 +247,7 @@ def test_late_halves_heal_lost_ones_stop_and_files_delivered_again_are_read(file
             code, None, f"shop.{table}__ct/1.csv", 1,
         )  # fmt: skip
         assert json.loads(found["raw"])[-1] == list(row_)
-        assert listed_ways_out(pipeline)[found["origin"], 1] == next_step(code)
+        assert listed_next_steps(pipeline)[found["origin"], 1] == next_step_of(code)
         state = pipeline.reader.tables()[f"shop.{table}"]
         assert state.stop_code == "KEY_UNKNOWN" and code in (state.stop_what or "")
         assert pipeline.mirrored("shop", table) == [ct_landed(1)], "nothing was published after it"
@@ -267,7 +267,7 @@ def test_a_file_whose_metadata_file_comes_too_late_stops_its_table_and_is_read_t
     put(pipeline, "clean", "2", ct(2, "I", "2"))
     pipeline.tick()
     stopped(pipeline, "shop.late", "CHANGES_MISSING", "FILE_INCOMPLETE", "shop.late__ct/1.csv:0")
-    assert pipeline.tick()[0].batch is None, "it is told once"
+    assert pipeline.tick()[0].batch is None, "it is reported once"
     put(pipeline, "late", "1", *GOOD)
     pipeline.tick()
     resume_table(pipeline.ledger, "test", "shop.late", Reason("operator", "its metadata file was copied"))

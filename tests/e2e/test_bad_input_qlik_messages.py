@@ -14,14 +14,14 @@ from uuid import uuid4
 
 import pytest
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests import ces_messages
-from tests.bad_input import listed_ways_out, settled, stopped, stops
+from tests.bad_input import listed_next_steps, settled, stopped, stops
 from tests.e2e.test_bad_input import wrapped
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
@@ -104,7 +104,7 @@ STOPS = [
 ]  # fmt: skip
 
 
-class Told(NamedTuple):
+class Story(NamedTuple):
     """The batch with everything in it, extracted, published and applied."""
 
     pipeline: Pipeline
@@ -133,7 +133,7 @@ WAITING = [*LATE, AVRO_EARLY, NEVER, REGISTRY]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, spark: Any, kafka: KafkaBroker) -> Iterator[Told]:
+def story(tmp_path_factory: pytest.TempPathFactory, spark: Any, kafka: KafkaBroker) -> Iterator[Story]:
     name = uuid4().hex[:8]
     topic, mapped = f"bad-{name}", f"mapped-{name}"
     kafka.create_topic(topic, 2)
@@ -162,7 +162,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, spark: Any, kafka: KafkaBroke
         bodies += [body for stop in STOPS for body in stop.bodies]
         bodies += [of("orders", "INSERT", row(10, "old"), number=50), of("orders", "UPDATE", UNTYPABLE, number=51)]
         bodies += [*WAITING, of("clean", "INSERT", row(2), number=60)]
-        state = Told(pipeline, kafka, topic, {}, {"0": [], "1": [], "mapped": []})
+        state = Story(pipeline, kafka, topic, {}, {"0": [], "1": [], "mapped": []})
         state.produce(*bodies)
         state.produce(AGAIN, partition=1)
         state.sent["mapped"] += [
@@ -181,81 +181,81 @@ UNTYPABLE = row(10, price="cheap")
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
-def test_an_unreadable_message_is_one_dead_letter(bad: Bad, told: Told) -> None:
+def test_an_unreadable_message_is_one_dead_letter(bad: Bad, story: Story) -> None:
     """G-06, K-01, K-16, K-20, K-23: code, coordinates, reason, the bytes as they came, and a way out."""
-    origin, place = told.place(bad.body)
-    found = [x for x in told.pipeline.letters() if (x["origin"], x["place"]) == (origin, place)]
+    origin, place = story.place(bad.body)
+    found = [x for x in story.pipeline.letters() if (x["origin"], x["place"]) == (origin, place)]
     assert [(x["code"], x["tbl"], x["key"], x["raw"]) for x in found] == [(bad.code, bad.table, bad.key, bad.body)]
     assert bad.words in found[0]["reason"]
-    assert listed_ways_out(told.pipeline)[origin, place] == next_step(bad.code)
+    assert listed_next_steps(story.pipeline)[origin, place] == next_step_of(bad.code)
 
 
-def test_records_in_the_wrong_topic_belong_to_no_table(told: Told) -> None:
+def test_records_in_the_wrong_topic_belong_to_no_table(story: Story) -> None:
     """K-15, K-43: a topic that holds one table holds no other, changes and metadata alike."""
-    origin = f"{told.topic.replace('bad', 'mapped')}/0"
-    found = [x for x in told.pipeline.letters() if x["origin"] == origin]
+    origin = f"{story.topic.replace('bad', 'mapped')}/0"
+    found = [x for x in story.pipeline.letters() if x["origin"] == origin]
     assert [(x["place"], x["code"], x["tbl"], x["raw"]) for x in found] == [
-        (place, "TABLE_NAME_DIFFERS", None, told.sent["mapped"][place]) for place in (2, 3)
+        (place, "TABLE_NAME_DIFFERS", None, story.sent["mapped"][place]) for place in (2, 3)
     ], "a tombstone with a key is no delete: the message says nothing of a change (K-64)"
     assert all("'dbo.mapped'" in x["reason"] for x in found[:2])
-    assert listed_ways_out(told.pipeline)[origin, 2] == next_step("TABLE_NAME_DIFFERS")
-    assert told.pipeline.mirrored("dbo", "mapped") == [landed(1)]
+    assert listed_next_steps(story.pipeline)[origin, 2] == next_step_of("TABLE_NAME_DIFFERS")
+    assert story.pipeline.mirrored("dbo", "mapped") == [landed(1)]
 
 
-def test_every_message_has_one_disposition(told: Told) -> None:
+def test_every_message_has_one_disposition(story: Story) -> None:
     """I1; what tells no table puts the whole mirror at risk."""
-    messages = sum(map(len, told.sent.values()))
-    settled(told.pipeline, told.counts, messages)
-    assert told.counts["rejected"] == len(BAD) + 2 + sum(stop.letter is not None for stop in STOPS)
-    assert told.counts["fragments"] == len(WAITING) + 1
-    homeless = [x for x in told.pipeline.letters() if x["tbl"] is None]
-    assert told.pipeline.reader.mirror().homeless_rejects == len(homeless) == 2 + sum(b.table is None for b in BAD)
+    messages = sum(map(len, story.sent.values()))
+    settled(story.pipeline, story.counts, messages)
+    assert story.counts["rejected"] == len(BAD) + 2 + sum(stop.letter is not None for stop in STOPS)
+    assert story.counts["fragments"] == len(WAITING) + 1
+    homeless = [x for x in story.pipeline.letters() if x["tbl"] is None]
+    assert story.pipeline.reader.mirror().unnamed_rejects == len(homeless) == 2 + sum(b.table is None for b in BAD)
 
 
-def test_other_tables_of_the_batch_are_exactly_equal(told: Told) -> None:
+def test_other_tables_of_the_batch_are_exactly_equal(story: Story) -> None:
     """Order is kept around every bad message; a key whose change cannot be read stays as it was (G-06)."""
-    mirrored = in_order(told.pipeline.mirrored("dbo", "clean"), ["id"])
+    mirrored = in_order(story.pipeline.mirrored("dbo", "clean"), ["id"])
     assert mirrored == in_order([landed(1, f"n{len(BAD) + 1}"), landed(2), landed(3)], ["id"])
-    assert told.pipeline.numbers("dbo.schema/clean") == [1]
-    orders = in_order(told.pipeline.mirrored("dbo", "orders"), ["id"])
+    assert story.pipeline.numbers("dbo.schema/clean") == [1]
+    orders = in_order(story.pipeline.mirrored("dbo", "orders"), ["id"])
     assert orders == in_order([landed(9), landed(10, "old")], ["id"])
 
 
-def test_a_value_that_does_not_fit_is_a_dead_letter_of_its_change(told: Told) -> None:
+def test_a_value_that_does_not_fit_is_a_dead_letter_of_its_change(story: Story) -> None:
     """G-06, K-35: never a NULL."""
-    reader = told.pipeline.reader
+    reader = story.pipeline.reader
     (found,) = reader.rejected([reader.tables()["dbo.orders"].id]).popitem()[1]
-    origin, place = told.place(of("orders", "UPDATE", UNTYPABLE, number=51))
+    origin, place = story.place(of("orders", "UPDATE", UNTYPABLE, number=51))
     assert (found["code"], found["origin"], found["place"], found["key"]) == ("VALUE_INVALID", origin, place, '["10"]')
     assert "column 'price'" in found["reason"]
-    assert listed_ways_out(told.pipeline)[origin, place] == next_step("VALUE_INVALID")
+    assert listed_next_steps(story.pipeline)[origin, place] == next_step_of("VALUE_INVALID")
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.table)
-def test_what_must_stop_a_table_stops_it_alone_and_says_the_way_out(stop: Stopped, told: Told) -> None:
+def test_what_must_stop_a_table_stops_it_alone_and_says_the_next_step(stop: Stopped, story: Story) -> None:
     """K-30, K-31, G-02: what is missing then is not known."""
-    stopped(told.pipeline, f"dbo.{stop.table}", stop.code, stop.words, *([stop.letter] if stop.letter else []))
+    stopped(story.pipeline, f"dbo.{stop.table}", stop.code, stop.words, *([stop.letter] if stop.letter else []))
     if stop.letter:
-        origin, place = told.place(stop.bodies[-1])
-        (found,) = (x for x in told.pipeline.letters() if (x["origin"], x["place"]) == (origin, place))
+        origin, place = story.place(stop.bodies[-1])
+        (found,) = (x for x in story.pipeline.letters() if (x["origin"], x["place"]) == (origin, place))
         expected = (stop.letter, f"dbo.{stop.table}", None, stop.bodies[-1])
         assert (found["code"], found["tbl"], found["key"], found["raw"]) == expected
-        assert listed_ways_out(told.pipeline)[origin, place] == next_step(stop.letter)
+        assert listed_next_steps(story.pipeline)[origin, place] == next_step_of(stop.letter)
 
 
-def test_only_those_tables_are_stopped(told: Told) -> None:
-    assert stops(told.pipeline) == {f"dbo.{stop.table}" for stop in STOPS}
+def test_only_those_tables_are_stopped(story: Story) -> None:
+    assert stops(story.pipeline) == {f"dbo.{stop.table}" for stop in STOPS}
 
 
-def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(told: Told) -> None:
-    """K-05, K-06, K-40: late metadata loses nothing; what never came is told, and delivered again it is read."""
-    pipeline, clean = told.pipeline, of("clean", "UPDATE", row(2, "later"), number=61)
+def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(story: Story) -> None:
+    """K-05, K-06, K-40: late metadata loses nothing; what never came is reported, and delivered again it is read."""
+    pipeline, clean = story.pipeline, of("clean", "UPDATE", row(2, "later"), number=61)
     assert pipeline.open_fragments == 5, "two messages of one structure wait under one name"
     # Metadata comes in another partition, and a newer change of its table with it: the order is that of the source.
-    told.produce(md(schema_id=ID["late"], table="late"), partition=1)
-    told.produce(of("late", "UPDATE", row(1, "third"), number=3), of("late", "INSERT", row(2), number=4))
-    told.produce(avro_dt("UPDATE", row(1, "new"), schema=AVRO_LATE, schema_id=ID["avro_late"], number=2), clean)
-    told.produce(avro_md(AVRO_LATE, schema_id=ID["avro_late"], table="avro_late"), partition=1)
+    story.produce(md(schema_id=ID["late"], table="late"), partition=1)
+    story.produce(of("late", "UPDATE", row(1, "third"), number=3), of("late", "INSERT", row(2), number=4))
+    story.produce(avro_dt("UPDATE", row(1, "new"), schema=AVRO_LATE, schema_id=ID["avro_late"], number=2), clean)
+    story.produce(avro_md(AVRO_LATE, schema_id=ID["avro_late"], table="avro_late"), partition=1)
     pipeline.tick()
     late = in_order(pipeline.mirrored("dbo", "late"), ["id"])
     assert late == in_order([landed(1, "third"), landed(2)], ["id"])
@@ -264,26 +264,26 @@ def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(told: To
     assert pipeline.open_fragments == 3
 
     pipeline.make_overdue()
-    told.produce(of("clean", "UPDATE", row(2, "last"), number=62))
+    story.produce(of("clean", "UPDATE", row(2, "last"), number=62))
     before = {(x["origin"], x["place"]) for x in pipeline.letters()}
     extracted, _ = pipeline.tick()
     assert extracted.counts["expired"] == 3
     found = {(x["origin"], x["place"]): x for x in pipeline.letters() if x["code"] == "METADATA_MISSING"}
     found = {at: letter for at, letter in found.items() if at not in before}
-    wanted = {told.place(AGAIN, "1"): (None, AGAIN), told.place(NEVER): ("dbo.never", NEVER)}
-    wanted[told.place(REGISTRY)] = (None, REGISTRY)
+    wanted = {story.place(AGAIN, "1"): (None, AGAIN), story.place(NEVER): ("dbo.never", NEVER)}
+    wanted[story.place(REGISTRY)] = (None, REGISTRY)
     assert {at: (x["tbl"], x["raw"]) for at, x in found.items()} == wanted
-    assert {listed_ways_out(pipeline)[at] for at in wanted} == {next_step("METADATA_MISSING")}
-    assert ID["again"] in found[told.place(AGAIN, "1")]["reason"]
+    assert {listed_next_steps(pipeline)[at] for at in wanted} == {next_step_of("METADATA_MISSING")}
+    assert ID["again"] in found[story.place(AGAIN, "1")]["reason"]
     assert pipeline.open_fragments == 0
     assert landed(2, "last") in pipeline.mirrored("dbo", "clean")
-    stopped(pipeline, "dbo.never", "CHANGES_MISSING", "METADATA_MISSING", told.topic)
+    stopped(pipeline, "dbo.never", "CHANGES_MISSING", "METADATA_MISSING", story.topic)
 
     # The way out: metadata is there, the changes are delivered again, the stop is lifted.
-    told.produce(md(schema_id=ID["again"], table="again"), md(schema_id=ID["never"], table="never"), AGAIN, NEVER)
+    story.produce(md(schema_id=ID["again"], table="again"), md(schema_id=ID["never"], table="never"), AGAIN, NEVER)
     pipeline.tick()
     resume_table(pipeline.ledger, "test", "dbo.never", Reason("operator", "delivered again"))
-    told.produce(of("clean", "UPDATE", row(2, "end"), number=63))
+    story.produce(of("clean", "UPDATE", row(2, "end"), number=63))
     pipeline.tick()
     assert pipeline.mirrored("dbo", "again") == pipeline.mirrored("dbo", "never") == [landed(1)]
     assert landed(2, "end") in pipeline.mirrored("dbo", "clean")

@@ -27,7 +27,7 @@ from tests.pipeline import Pipeline, in_order
 
 
 @pytest.mark.parametrize("kind", [CesLines, QlikMessages, ChangeTableFiles, Debezium])
-def test_a_published_table_takes_other_types_once_it_is_built_anew_but_for_its_key_g110(
+def test_a_published_table_takes_other_types_once_it_is_built_again_but_for_its_key_g110(
     kind: type[Source],
     tmp_path: Path,
     spark: Any,
@@ -35,26 +35,26 @@ def test_a_published_table_takes_other_types_once_it_is_built_anew_but_for_its_k
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """G-110, G-66: the log holds what the source told, so no load is needed; what it holds by a key stays by that."""
-    told = kind(tmp_path, spark, types={"ID": "string"})
-    assert told.tick(*FIRST) == Exit.DONE
+    story = kind(tmp_path, spark, types={"ID": "string"})
+    assert story.tick(*FIRST) == Exit.DONE
     update = Change("UPD", 2, 11, FULL, "Eve")
     if kind in (CesLines, QlikMessages):  # the others tell the price as text
-        document = yaml.safe_load(told.pipeline.file.read_text())
+        document = yaml.safe_load(story.pipeline.file.read_text())
         document["landing_zone"]["tables"] = "tables"
         document["tables"][0]["types"] |= {"PRICE": "decimal(12,4)"}
-        told.pipeline.file.write_text(yaml.safe_dump(document))
-        told.tick(update)
+        story.pipeline.file.write_text(yaml.safe_dump(document))
+        story.tick(update)
         assert "`types` lands 'price' as decimal(12,4), which is published as decimal(8,2)" in caplog.text
         for _ in range(3):
-            told.tick()
-        assert told.tick() == Exit.DONE, capsys.readouterr().out
-        assert {row["price"] for row in told.rows} == {"1.5000"}
+            story.tick()
+        assert story.tick() == Exit.DONE, capsys.readouterr().out
+        assert {row["price"] for row in story.rows} == {"1.5000"}
     else:
-        assert told.tick(update) == Exit.DONE
-    found = told.pipeline.mirrored(*told.source.split("."))
+        assert story.tick(update) == Exit.DONE
+    found = story.pipeline.mirrored(*story.source.split("."))
     assert sorted((row["id"], row["name"]) for row in found) == [("1", "Ada"), ("2", "Eve"), ("3", "Ada")]
-    declare(told, types={})
-    assert main(["tick", str(told.pipeline.file)]) == Exit.TERMINAL
+    declare(story, types={})
+    assert main(["tick", str(story.pipeline.file)]) == Exit.TERMINAL
     assert "TABLE_REDECLARED" in capsys.readouterr().err
 
 

@@ -141,10 +141,10 @@ def test_text_loads_through_the_log_and_tables_of_a_pattern_g110_g118_g120_g121(
     assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
     row = {"id": "1", "name": "New", "mail": "a@b", "at": at}
     part = {"id": "1", "name": "New"}
-    told = [event("UPD", part, {"id": "1"}, cols=cols[:2], commit=9, tbl="partial")]
-    told += [event("UPD", row, {**row, "name": "Ada"}, cols=cols, commit=9, tbl="text")]
-    told += [event("INS", row, cols=cols, commit=9, tbl="new1", pkkey={"id": "1"})]
-    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in told))
+    story = [event("UPD", part, {"id": "1"}, cols=cols[:2], commit=9, tbl="partial")]
+    story += [event("UPD", row, {**row, "name": "Ada"}, cols=cols, commit=9, tbl="text")]
+    story += [event("INS", row, cols=cols, commit=9, tbl="new1", pkkey={"id": "1"})]
+    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in story))
     assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
     assert "HASH_UNMATCHED: `hash` names 'absent', and no column of any table is called so" in capsys.readouterr().out
     pipeline.file.write_text(pipeline.file.read_text().replace("- absent", "- absent*"))
@@ -231,5 +231,5 @@ def test_check_says_which_settings_cannot_be_g118_g120_g121(
     pipeline.deliver("a.jsonl", event(cols=cols) + b"\n")
     ends = main(["check", str(pipeline.file), "--sample", "9"])
     assert (ends == Exit.DONE) is (what == "NOT_SEEN"), "a wrong name alone stops nothing"
-    told = "".join(capsys.readouterr())
-    assert what in told and "pepper" not in told
+    story = "".join(capsys.readouterr())
+    assert what in story and "pepper" not in story

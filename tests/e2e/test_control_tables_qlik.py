@@ -1,4 +1,4 @@
-"""Control tables of a Qlik task: what they tell of a table is told by each run, until the task takes it back."""
+"""Control tables of a Qlik task: what they tell of a table is reported by each run, until the task takes it back."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def shop(
     return Shop(tmp_path / "shop", spark, capsys, tables=TABLES, source=OVER_JDBC)
 
 
-def test_what_control_tables_tell_is_told_t_81(
+def test_what_control_tables_show_is_reported_t_81(
     shop: Shop, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T-81: a suspended table is no quiet one; an error is a note; absent tables, or rights, are told once."""
+    """T-81: a suspended table is no quiet one; an error is a note; absent tables, or rights, are reported once."""
     for times in (1, 1):
-        told = shop.tick()
-        assert (told.code, told.document["losses"]) == (Exit.DONE, {})
+        story = shop.tick()
+        assert (story.code, story.document["losses"]) == (Exit.DONE, {})
         assert caplog.text.count("CONTROL_TABLE_UNREAD") == times
     postgres.execute(*control_table_statements())
     assert shop.tick().code == Exit.DONE
@@ -55,18 +55,18 @@ def test_what_control_tables_tell_is_told_t_81(
         apply_exception(CUSTOMERS, "still", SINCE.replace(hour=13)),
     )
     for run in (shop.tick, shop.tick, lambda: shop.run("status")):
-        told = run()
-        assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["dbo.orders"])
-        loss = told.document["losses"]["dbo.orders"]
+        story = run()
+        assert (story.code, list(story.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["dbo.orders"])
+        loss = story.document["losses"]["dbo.orders"]
         assert loss.startswith("TABLE_SUSPENDED: the task suspended it at 2024-01-01 12:30") and "Failed to" in loss
         assert "\x1b" not in loss, "a foreign text is shown, not printed"
         note = "TASK_ERRORS: the task recorded 2 errors of it, the newest at 2024-01-01 13:30"
-        assert note in str(told.document)
-    (orders,) = (one for one in told.document["tables"] if one["source"] == "dbo.orders")
+        assert note in str(story.document)
+    (orders,) = (one for one in story.document["tables"] if one["source"] == "dbo.orders")
     assert (orders["verdict"], orders["code"]) == ("LOSSES", "TABLE_SUSPENDED")
     postgres.execute("DELETE FROM control.attrep_suspended_tables", "DROP TABLE control.attrep_apply_exceptions")
-    told = shop.tick()
-    assert (told.code, told.document["losses"], "TASK_ERRORS" in str(told.document)) == (Exit.DONE, {}, False)
+    story = shop.tick()
+    assert (story.code, story.document["losses"], "TASK_ERRORS" in str(story.document)) == (Exit.DONE, {}, False)
     assert caplog.text.count("CONTROL_TABLE_UNREAD") == 2 and "no attrep_apply_exceptions" in caplog.text
 
 
@@ -89,12 +89,12 @@ class Database(Source):
             self.server.execute(f"INSERT INTO shop.items__ct ({', '.join(row)}) VALUES ({values})")
 
     def altered(self, at: int, done: str, **columns: tuple[str, str | None]) -> None:
-        told = ddl(ITEMS, sequence(at), at=SINCE, columns=columns)
-        self.server.execute(f"ALTER TABLE shop.items__ct {done}", told)
+        story = ddl(ITEMS, sequence(at), at=SINCE, columns=columns)
+        self.server.execute(f"ALTER TABLE shop.items__ct {done}", story)
 
 
 @pytest.fixture
-def told(tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
+def story(tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
     connect(monkeypatch, postgres, postgres.port)
     Database.server = postgres
     headers = "header__change_seq varchar(35), header__change_oper varchar(1), header__change_mask bytea"
@@ -106,116 +106,116 @@ def told(tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pyte
     return database
 
 
-def write(told: Source, section: str, **settings: str) -> None:
-    document = yaml.safe_load(told.pipeline.file.read_text())
+def write(story: Source, section: str, **settings: str) -> None:
+    document = yaml.safe_load(story.pipeline.file.read_text())
     document[section] |= settings
-    told.pipeline.file.write_text(yaml.safe_dump(document))
+    story.pipeline.file.write_text(yaml.safe_dump(document))
 
 
-def test_a_rename_or_a_drop_that_a_history_of_ddl_tells_is_not_asked_for_t84(
-    told: Database, capsys: pytest.CaptureFixture[str]
+def test_a_rename_or_a_drop_that_a_history_of_ddl_shows_is_not_asked_for_t84(
+    story: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """T-84, G-60, G-68: the rename builds the table anew by itself, the drop goes on; without a word it is asked."""
-    assert told.tick(*FIRST) == Exit.DONE
-    told.altered(10, "RENAME COLUMN price TO cost", price=("ALTER", "cost"))
+    assert story.tick(*FIRST) == Exit.DONE
+    story.altered(10, "RENAME COLUMN price TO cost", price=("ALTER", "cost"))
     after = [Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")]
-    codes = [told.tick(*after), told.tick(), told.tick(), told.tick()]
+    codes = [story.tick(*after), story.tick(), story.tick(), story.tick()]
     assert codes[-1] == Exit.DONE and Exit.TABLES_STOPPED not in codes[1:], capsys.readouterr().out
-    rows = [(row["name"], row["cost"]) for row in told.rows]
+    rows = [(row["name"], row["cost"]) for row in story.rows]
     assert rows == [("Ada", "1.50"), ("Eve", "2.50"), ("Ada", "1.50"), ("Ada", "2.50")]
-    assert "price" not in told.rows[0]
-    told.altered(19, "DROP COLUMN cost, ADD COLUMN more text", cost=("DROP", None), more=("ADD", None))
-    assert told.tick(Change("INS", 5, 20, SHORT)) == Exit.DONE, capsys.readouterr().out
-    assert told.gone == ["cost"] and told.rows[-1]["more"] is None
-    told.server.execute("ALTER TABLE shop.items__ct RENAME COLUMN city TO town")
-    told.server.execute(f"INSERT INTO shop.items__ct VALUES ('{sequence(30)}', 'I', NULL, 6, 'Kim', 'Graz', '3.50')")
-    assert told.tick() == Exit.TABLES_STOPPED
-    assert told.stop == "RENAME_POSSIBLE"
-    told.server.execute(ddl(ITEMS, sequence(29), at=SINCE, columns={"city": ("DROP", None), "town": ("ADD", None)}))
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
-    assert sorted(told.gone) == ["city", "cost"]
+    assert "price" not in story.rows[0]
+    story.altered(19, "DROP COLUMN cost, ADD COLUMN more text", cost=("DROP", None), more=("ADD", None))
+    assert story.tick(Change("INS", 5, 20, SHORT)) == Exit.DONE, capsys.readouterr().out
+    assert story.gone == ["cost"] and story.rows[-1]["more"] is None
+    story.server.execute("ALTER TABLE shop.items__ct RENAME COLUMN city TO town")
+    story.server.execute(f"INSERT INTO shop.items__ct VALUES ('{sequence(30)}', 'I', NULL, 6, 'Kim', 'Graz', '3.50')")
+    assert story.tick() == Exit.TABLES_STOPPED
+    assert story.stop == "RENAME_POSSIBLE"
+    story.server.execute(ddl(ITEMS, sequence(29), at=SINCE, columns={"city": ("DROP", None), "town": ("ADD", None)}))
+    assert story.tick() == Exit.DONE, capsys.readouterr().out
+    assert sorted(story.gone) == ["city", "cost"]
 
 
 def test_a_name_that_a_history_of_ddl_says_was_given_again_is_another_column_t88(
-    told: Database, capsys: pytest.CaptureFixture[str]
+    story: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """T-18, T-33, T-88, G-66: rows that are read again have the new column as NULL, and none ever lacked the name."""
-    assert told.tick(*FIRST) == Exit.DONE
-    told.altered(9, "RENAME COLUMN price TO cost", price=("ALTER", "cost"))
-    told.altered(9, "DROP COLUMN city", city=("DROP", None))
-    told.altered(10, "ADD COLUMN price text, ADD COLUMN city text", price=("ADD", None), city=("ADD", None))
+    assert story.tick(*FIRST) == Exit.DONE
+    story.altered(9, "RENAME COLUMN price TO cost", price=("ALTER", "cost"))
+    story.altered(9, "DROP COLUMN city", city=("DROP", None))
+    story.altered(10, "ADD COLUMN price text, ADD COLUMN city text", price=("ADD", None), city=("ADD", None))
     again = ("id", "name", "cost", "price", "city")
-    told.tick(Change("INS", 4, 11, again), Change("UPD", 2, 12, again, "Eve"))
-    codes = [told.tick(), told.tick(), told.tick()]
+    story.tick(Change("INS", 4, 11, again), Change("UPD", 2, 12, again, "Eve"))
+    codes = [story.tick(), story.tick(), story.tick()]
     assert codes[-1] == Exit.DONE and Exit.TABLES_STOPPED not in codes, capsys.readouterr().out
-    rows = [(row["name"], row["cost"], row["price"], row["city"]) for row in told.rows]
+    rows = [(row["name"], row["cost"], row["price"], row["city"]) for row in story.rows]
     assert rows == [
         ("Ada", "1.50", None, None), ("Eve", "2.50", "1.50", "Linz"), ("Ada", "1.50", None, None),
         ("Ada", "2.50", "1.50", "Linz"),
     ]  # fmt: skip
-    assert told.tick(Change("UPD", 3, 13, again, "Kim")) == Exit.DONE, "what is read again is still the same"
+    assert story.tick(Change("UPD", 3, 13, again, "Kim")) == Exit.DONE, "what is read again is still the same"
 
 
-def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87(
-    told: Database, capsys: pytest.CaptureFixture[str]
+def test_what_was_done_to_a_complete_table_is_a_loss_until_it_is_built_again_t85_t87(
+    story: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """T-81, T-85, T-87: what lies before the first change concerns nobody; rows of another task count for none."""
 
     def done(at: int, kind: str, **more: Any) -> None:
-        told.server.execute(ddl(ITEMS, sequence(at), kind, at=SINCE, **more))
+        story.server.execute(ddl(ITEMS, sequence(at), kind, at=SINCE, **more))
 
     def losses() -> str:
-        main(["status", str(told.pipeline.file), "--json"])
+        main(["status", str(story.pipeline.file), "--json"])
         found = json.loads(capsys.readouterr().out)
         return str(found["losses"].get("shop.items")) + str(found["notes"]) + str(found["tables"][0]["notes"])
 
     done(0, "DROP_TABLE")
     done(1, "CREATE_TABLE")
-    assert told.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
+    assert story.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
     done(5, "TRUNCATE_TABLE")
     done(6, "ALTER_TABLE", columns={"price": ("DROP", None)}, task="Other")
-    told.server.execute("ALTER TABLE shop.items__ct RENAME COLUMN price TO cost")
-    assert told.tick(Change("INS", 9, 9, RENAMED)) == Exit.TABLES_STOPPED
+    story.server.execute("ALTER TABLE shop.items__ct RENAME COLUMN price TO cost")
+    assert story.tick(Change("INS", 9, 9, RENAMED)) == Exit.TABLES_STOPPED
     capsys.readouterr()
     assert "TASK_UNKNOWN: the control tables name 'shop.items' for the tasks 'Other', 'task'" in losses()
-    write(told, "source", task="TASK")
+    write(story, "source", task="TASK")
     done(6, "ALTER_TABLE", columns={"price": ("DROP", None)})
-    assert told.tick() == Exit.DONE_WITH_LOSSES, capsys.readouterr().out
+    assert story.tick() == Exit.DONE_WITH_LOSSES, capsys.readouterr().out
     capsys.readouterr()
     found = losses()
     assert "TABLE_EMPTIED: it was truncated at the source at 2024-01-01 12:30:00" in found and "TASKS" not in found
     headers = "header__change_seq, header__change_oper, header__change_mask"
-    told.server.execute(
+    story.server.execute(
         "CREATE TABLE shop.items AS SELECT * FROM shop.items__ct WHERE id = 9",
         *(f"ALTER TABLE shop.items DROP COLUMN {name}" for name in headers.split(", ")),
     )
-    declare(told, initial_load={"format": "jdbc", "connection": "shop_db"})
-    reset = ["reload-table", str(told.pipeline.file), "--table", told.source, "--reason", "truncated"]
+    declare(story, initial_load={"format": "jdbc", "connection": "shop_db"})
+    reset = ["reload-table", str(story.pipeline.file), "--table", story.source, "--reason", "truncated"]
     reset += ["--approved-by", "Ada", "--request", "r1", "--wait", "0"]
     for _ in range(5):
         main(reset)
-        told.pipeline.service.poll()
-    told.server.execute(suspended(ITEMS, "again", SINCE))
-    assert told.tick() == Exit.DONE_WITH_LOSSES, "what a load mends, and what only the task does"
+        story.pipeline.service.poll()
+    story.server.execute(suspended(ITEMS, "again", SINCE))
+    assert story.tick() == Exit.DONE_WITH_LOSSES, "what a load mends, and what only the task does"
     capsys.readouterr()
     assert (found := losses()).startswith("TABLE_SUSPENDED")
     assert "rows unverified" in found and "may not apply its changes" in found, "T-30: nothing tells that it does"
-    assert [row["id"] for row in told.rows] == ["9"]
-    told.server.execute("DELETE FROM control.attrep_suspended_tables")
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    assert [row["id"] for row in story.rows] == ["9"]
+    story.server.execute("DELETE FROM control.attrep_suspended_tables")
+    assert story.tick() == Exit.DONE, capsys.readouterr().out
     done(20, "DROP_TABLE")
     done(21, "ALTER_TABLE", new_name="things")
-    assert told.tick() == Exit.DONE_WITH_LOSSES
+    assert story.tick() == Exit.DONE_WITH_LOSSES
     capsys.readouterr()
     found = losses()
     assert "TABLE_EMPTIED: it was dropped" in found and "TABLE_RENAMED: it is 'things' at the source" in found
-    write(told, "source", task="tsk", control_schema="contrl")
-    assert main(["check", str(told.pipeline.file)]) == Exit.DONE
+    write(story, "source", task="tsk", control_schema="contrl")
+    assert main(["check", str(story.pipeline.file)]) == Exit.DONE
     assert "CONTROL_TABLE_UNREAD" in capsys.readouterr().out
-    assert told.tick() == Exit.DONE_WITH_LOSSES, "what was told once is not forgotten"
+    assert story.tick() == Exit.DONE_WITH_LOSSES, "what was reported once is not forgotten"
     capsys.readouterr()
     assert "CONTROL_TABLE_UNREAD: the login sees no attrep_suspended_tables" in losses()
-    write(told, "source", task="tsk", control_schema="control")
-    told.tick()
+    write(story, "source", task="tsk", control_schema="control")
+    story.tick()
     capsys.readouterr()
     assert "TASK_UNKNOWN: no row of the control tables is of the task 'tsk'; there are 'Other', 'task'" in losses()

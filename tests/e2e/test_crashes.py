@@ -71,7 +71,7 @@ def test_a_program_that_reads_and_publishes_is_finished_by_the_next_one(fault: s
 
 
 @pytest.mark.parametrize("task", ["extract.batch_writing.read", "publish.changes.stage"])
-def test_a_task_without_memory_is_told_and_the_next_tick_goes_on(
+def test_a_task_without_memory_is_reported_and_the_next_tick_goes_on(
     task: str, tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """S-25: in one line with a code, as any other failure; what the run had done is not done again."""
@@ -85,8 +85,8 @@ def test_a_task_without_memory_is_told_and_the_next_tick_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(f"spark_jobs.{task}", starved)
         assert main(["tick", str(pipeline.file)]) == Exit.TRANSIENT
-    told = capsys.readouterr().err
-    assert "MEMORY_FULL: the process ran out of memory" in told and "Traceback" not in told
+    story = capsys.readouterr().err
+    assert "MEMORY_FULL: the process ran out of memory" in story and "Traceback" not in story
     assert main(["tick", str(pipeline.file)]) == Exit.DONE
     pipeline.service.poll()
     assert_mirrored(pipeline, made)

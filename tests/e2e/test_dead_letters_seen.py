@@ -34,7 +34,7 @@ BAD_VALUE = event("UPD", row(1, price="cheap"), row(1), commit=20)
 UNREADABLE = event("INS", '{"id":"2","name":{}}', commit=21, pkkey={"id": 2})
 
 
-class Told:
+class Story:
     """What a command printed as JSON, and its exit code."""
 
     def __init__(self, code: int, out: str) -> None:
@@ -55,19 +55,19 @@ class Shop:
         self.pipeline.deliver(f"{self._offset:06d}.jsonl", wrapped(bodies, self._offset))
         self._offset += len(bodies)
 
-    def run(self, command: str, *arguments: str, json: bool = True) -> Told:
+    def run(self, command: str, *arguments: str, json: bool = True) -> Story:
         self._capsys.readouterr()
         code = main([command, str(self.pipeline.file), *arguments, *(["--json"] if json else [])])
         out, err = self._capsys.readouterr()
         assert "Traceback" not in err
-        return Told(code, out)
+        return Story(code, out)
 
-    def tick(self, *bodies: bytes | None) -> Told:
+    def tick(self, *bodies: bytes | None) -> Story:
         if bodies:
             self.deliver(*bodies)
-        told = self.run("tick")
+        story = self.run("tick")
         self.pipeline.service.poll()
-        return told
+        return story
 
     def orders(self) -> Sequence[dict[str, Any]]:
         return in_order(self.pipeline.mirrored("dbo", "orders"), ["id"])
@@ -82,15 +82,15 @@ GOOD = (event("INS", row(1), commit=10), event("INS", row(1), commit=11, tbl="cl
 
 
 def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: Shop) -> None:
-    """G-20: one bad value and one unreadable row are two dead letters, wherever they are told."""
+    """G-20: one bad value and one unreadable row are two dead letters, wherever they are reported."""
     assert shop.tick(*GOOD).code == Exit.DONE
-    told = shop.tick(BAD_VALUE, UNREADABLE, event("INS", row(3), commit=22))
-    assert told.code == Exit.DONE_WITH_LOSSES
-    assert list(told.document["losses"]) == ["dbo.orders"]
-    what = told.document["losses"]["dbo.orders"]
+    story = shop.tick(BAD_VALUE, UNREADABLE, event("INS", row(3), commit=22))
+    assert story.code == Exit.DONE_WITH_LOSSES
+    assert list(story.document["losses"]) == ["dbo.orders"]
+    what = story.document["losses"]["dbo.orders"]
     assert what.startswith("DEAD_LETTERS_OPEN: 2 dead letters are open (1 ROW_INVALID, 1 VALUE_INVALID, the first is")
     assert "2 rows are out of date" in what
-    letters = told.document["dead_letters"]
+    letters = story.document["dead_letters"]
     assert (letters["open"], letters["tables"]["dbo.orders"]["keys"]) == (2, 2)
     assert shop.orders() == [landed(1), landed(3)], "publishing goes on"
 
@@ -98,7 +98,7 @@ def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: S
     assert status.code == Exit.DONE_WITH_LOSSES
     [orders] = [x for x in status.document["tables"] if x["source"] == "dbo.orders"]
     assert (orders["verdict"], orders["code"], orders["dead_letters"]["keys"]) == ("LOSSES", "DEAD_LETTERS_OPEN", 2)
-    assert "dead-letters" in orders["way_out"]
+    assert "dead-letters" in orders["next_step"]
     assert status.document["dead_letters"]["open"] == 2
     assert orders["dead_letters"]["by_code"] == {"ROW_INVALID": 1, "VALUE_INVALID": 1}
     listed = shop.run("dead-letters")
@@ -121,9 +121,9 @@ def test_without_their_log_no_list_says_that_there_are_none(shop: Shop) -> None:
 
 def test_a_letter_without_a_table_puts_every_table_at_risk_g_20(shop: Shop) -> None:
     """G-20: the run itself says so; accepting it as lost ends that."""
-    told = shop.tick(*GOOD, CUT)
-    assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
-    assert "AT RISK: 1 dead letter is open (1 MESSAGE_INVALID" in told.document["losses"]["(any table)"]
+    story = shop.tick(*GOOD, CUT)
+    assert (story.code, list(story.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
+    assert "AT RISK: 1 dead letter is open (1 MESSAGE_INVALID" in story.document["losses"]["(any table)"]
     assert "AT RISK" in shop.run("status", json=False).text
     assert shop.run("tick", "--tables", "dbo.clean").code == Exit.DONE_WITH_LOSSES, "whichever tables are published"
     accepted = shop.run("accept-dead-letters", "--code", "MESSAGE_INVALID", "--why", "a test message", json=False)
@@ -137,10 +137,10 @@ def test_offsets_that_no_line_has_are_a_loss_until_they_come_g_113(shop: Shop) -
     late, lost = event("INS", row(2), commit=12), event("INS", row(4), commit=14)
     shop.deliver(late)
     (shop.pipeline.source / "000002.jsonl").rename(shop.pipeline.folder / "late.jsonl")
-    told = shop.tick(event("INS", row(3), commit=13))
-    assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
+    story = shop.tick(event("INS", row(3), commit=13))
+    assert (story.code, list(story.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
     what = f"1 offset between messages that were read never came: {PARTITION}:2 to 2"
-    assert told.document["losses"]["(any table)"].startswith(f"OFFSETS_MISSING: {what}")
+    assert story.document["losses"]["(any table)"].startswith(f"OFFSETS_MISSING: {what}")
     assert f"AT RISK: {what}" in " ".join(shop.run("status", json=False).text.split())
     assert shop.orders() == [landed(1), landed(3)], "publishing goes on"
     (shop.pipeline.folder / "late.jsonl").rename(shop.pipeline.source / "late.jsonl")
@@ -156,13 +156,13 @@ def test_offsets_that_no_line_has_are_a_loss_until_they_come_g_113(shop: Shop) -
     assert shop.run(*accepting, json=False).code == Exit.TERMINAL, "nothing is missing any more"
 
 
-def test_a_damaged_line_that_tells_its_offset_is_not_missing_as_well_g_113(shop: Shop) -> None:
+def test_a_damaged_line_that_shows_its_offset_is_not_missing_as_well_g_113(shop: Shop) -> None:
     """G-113: it is one dead letter, and settling it ends the loss; one that tells no offset is both."""
     shop.tick(*GOOD)
     shop.pipeline.deliver("damaged.jsonl", DAMAGED)
     shop._offset = 4
-    told = shop.tick(event("INS", row(3), commit=13))
-    text = told.document["losses"]["(any table)"]
+    story = shop.tick(event("INS", row(3), commit=13))
+    text = story.document["losses"]["(any table)"]
     assert "2 FORMAT_UNSUPPORTED" in text and f"{PARTITION}:3 to 3" in text, text
 
 
@@ -174,8 +174,8 @@ def test_offsets_mean_nothing_where_the_mirror_file_says_so_g_113(
     shop._offset = 7
     assert shop.tick(GOOD[0]).code == Exit.DONE
     shop._offset = 20
-    told = shop.tick(event("INS", row(3), commit=13))
-    assert (told.code, told.document["losses"]) == (Exit.DONE, {})
+    story = shop.tick(event("INS", row(3), commit=13))
+    assert (story.code, story.document["losses"]) == (Exit.DONE, {})
     status = shop.run("status", json=False)
     assert (
         f"BEGUN_LATE: it has no initial load, and what came before was not there to be read: {PARTITION} from 7 on"
@@ -187,11 +187,11 @@ def test_a_later_row_of_the_key_heals_both_kinds_g_22(shop: Shop) -> None:
     """G-22: what the target shows is right again, so nothing is stale, and nothing is held back."""
     shop.tick(*GOOD)
     assert shop.tick(BAD_VALUE, UNREADABLE).code == Exit.DONE_WITH_LOSSES
-    told = shop.tick(event("UPD", row(1, "new"), row(1), commit=30))
-    assert told.code == Exit.DONE_WITH_LOSSES
-    assert told.document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {"ROW_INVALID": 1}
-    told = shop.tick(event("DEL", None, row(2), commit=31))
-    assert (told.code, told.document["losses"]) == (Exit.DONE, {})
+    story = shop.tick(event("UPD", row(1, "new"), row(1), commit=30))
+    assert story.code == Exit.DONE_WITH_LOSSES
+    assert story.document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {"ROW_INVALID": 1}
+    story = shop.tick(event("DEL", None, row(2), commit=31))
+    assert (story.code, story.document["losses"]) == (Exit.DONE, {})
     status = shop.run("status")
     assert (status.code, status.document["settled_letters"]) == (Exit.DONE, {"healed": 2})
     assert shop.run("dead-letters", json=False).text == "no dead letters\n"
@@ -202,8 +202,8 @@ def test_an_older_row_and_another_bad_one_heal_nothing_g_22(shop: Shop) -> None:
     shop.tick(*GOOD)
     shop.tick(event("INS", '{"id":"2","name":{}}', commit=40, pkkey={"id": 2}))
     assert shop.tick(event("INS", row(2), commit=39)).code == Exit.DONE_WITH_LOSSES
-    told = shop.tick(event("UPD", row(2, price="cheap"), row(2), commit=41))
-    assert told.document["dead_letters"]["open"] == 2
+    story = shop.tick(event("UPD", row(2, price="cheap"), row(2), commit=41))
+    assert story.document["dead_letters"]["open"] == 2
     assert shop.tick(event("UPD", row(2, "whole"), row(2), commit=42)).code == Exit.DONE
 
 
@@ -213,7 +213,7 @@ def test_a_later_row_that_came_before_the_letter_heals_it_at_once_g_22(shop: Sho
     assert shop.tick(event("INS", '{"id":"2","name":{}}', commit=45, pkkey={"id": 2})).code == Exit.DONE
 
 
-def test_letters_up_to_a_number_are_tolerated_and_still_told_g_21(
+def test_letters_up_to_a_number_are_tolerated_and_still_reported_g_21(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-21: of each table, and of those without one; a table's own number goes before the mirror's."""
@@ -224,8 +224,8 @@ def test_letters_up_to_a_number_are_tolerated_and_still_told_g_21(
     text = shop.run("tick", json=False).text
     assert "Tolerated: dbo.orders: 2 dead letters are open" in text
     assert shop.run("status").document["dead_letters"]["open"] == 3
-    told = shop.tick(CUT)
-    assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
+    story = shop.tick(CUT)
+    assert (story.code, list(story.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
 
 
 def test_a_ledger_of_an_earlier_version_counts_the_letters_of_its_log_g_23(shop: Shop) -> None:
@@ -240,15 +240,15 @@ def test_a_ledger_of_an_earlier_version_counts_the_letters_of_its_log_g_23(shop:
     assert shop.tick().code == Exit.DONE_WITH_LOSSES
 
 
-def test_a_table_that_is_built_anew_from_the_log_lacks_what_its_letters_hide_g_23(shop: Shop) -> None:
+def test_a_table_that_is_built_again_from_the_log_lacks_what_its_letters_hide_g_23(shop: Shop) -> None:
     """G-23: unreadable messages are missing in every generation; what could not be typed is tried again."""
     shop.tick(*GOOD, BAD_VALUE, UNREADABLE)
     reset = ["--table", "dbo.orders", "--reason", "a test", "--approved-by", "Ada", "--wait", "0"]
     for word in ("gone", "back"):
         shop.run("reload-table", *reset, json=False)
         shop.pipeline.service.poll()
-        told = shop.run(f"target-says-{word}", "--table", "dbo.orders", "--why", "looked", json=False)
-        assert told.code == Exit.DONE, told.text
+        story = shop.run(f"target-says-{word}", "--table", "dbo.orders", "--why", "looked", json=False)
+        assert story.code == Exit.DONE, story.text
     assert shop.tick().document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {
         "ROW_INVALID": 1,
         "VALUE_INVALID": 1,
@@ -262,13 +262,13 @@ def test_what_is_held_back_heals_when_it_is_published_g_22(
     source = {"partition_key_scheme": "stream-group", "partition_count": 1}
     shop = Shop(tmp_path / "shop", spark, capsys, consistency="transaction", source=source)
     shop.tick(*GOOD, UNREADABLE, event("INS", row(7), commit=22))
-    told = shop.tick(event("INS", row(2), commit=30))
-    assert told.code == Exit.DONE_WITH_LOSSES, "the row is in the log, and in no file"
+    story = shop.tick(event("INS", row(2), commit=30))
+    assert story.code == Exit.DONE_WITH_LOSSES, "the row is in the log, and in no file"
     assert shop.tick(event("INS", row(9), commit=40)).code == Exit.DONE
     assert landed(2) in shop.orders()
 
 
-def test_an_update_that_tells_only_what_changed_heals_nothing_g_22(
+def test_an_update_that_shows_only_what_changed_heals_nothing_g_22(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-22, G-04: what the letter said of the other columns is still missing; a row that tells all of them heals."""
@@ -288,7 +288,7 @@ def test_a_table_without_key_keeps_its_letters_open_g_22(
     assert shop.tick(event("INS", row(2), commit=13)).code == Exit.DONE_WITH_LOSSES
 
 
-def test_every_job_tells_the_letters_that_are_left_g_20(shop: Shop) -> None:
+def test_every_job_shows_the_letters_that_are_left_g_20(shop: Shop) -> None:
     """G-20: replaying, reading again, loading, publishing alone; several mirrors each their own."""
     from spark_jobs.extract_changes import main as extract
     from spark_jobs.publish_changes import main as publish
@@ -297,8 +297,10 @@ def test_every_job_tells_the_letters_that_are_left_g_20(shop: Shop) -> None:
     assert shop.run("replay-dead-letters").code == Exit.DONE_WITH_LOSSES
     assert shop.run("initial-load").code == Exit.DONE_WITH_LOSSES
     reread = ["--from", "2000-01-01T00:00Z", "--to", "2100-01-01T00:00Z", "--reread"]
-    told = shop.run("backfill", *reread)
-    assert (told.code, told.document["dead_letters"]["open"]) == (Exit.DONE_WITH_LOSSES, 2), "each once, in its newest"
+    story = shop.run("backfill", *reread)
+    assert (story.code, story.document["dead_letters"]["open"]) == (Exit.DONE_WITH_LOSSES, 2), (
+        "each once, in its newest"
+    )
     file = str(shop.pipeline.file)
     assert publish([file, "--tables", "dbo.clean"]) == extract([file]) == Exit.DONE_WITH_LOSSES
 
@@ -310,15 +312,15 @@ def test_a_table_that_goes_quiet_while_its_successor_streams_g_24(shop: Shop) ->
     shop.tick(*GOOD)
     with shop.pipeline.ledger.begin() as db:
         record_foreign(db, "test", 2, datetime.now(UTC), {"dbo.orders_v2": 4, "dbo.other": 1})
-    told = shop.tick()
-    assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["dbo.orders"])
-    assert "TABLE_RENAMED: nothing came of it since batch 1, but 4 messages of 'dbo.orders_v2'" in str(told.document)
+    story = shop.tick()
+    assert (story.code, list(story.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["dbo.orders"])
+    assert "TABLE_RENAMED: nothing came of it since batch 1, but 4 messages of 'dbo.orders_v2'" in str(story.document)
     text = shop.run("tick", json=False).text
     assert "Ignored: dbo.orders_v2 4 messages (since" in text
     assert "Note: dbo.clean: NOT_SEEN" in text
     shop.pipeline.file.write_text(shop.pipeline.file.read_text() + "ignore: [dbo.orders_v2]\n")
-    told = shop.tick()
-    assert (told.code, told.document["ignored"]["dbo.orders_v2"]["acknowledged"]) == (Exit.DONE, True)
+    story = shop.tick()
+    assert (story.code, story.document["ignored"]["dbo.orders_v2"]["acknowledged"]) == (Exit.DONE, True)
     assert shop.tick(event("INS", row(5), commit=50)).code == Exit.DONE
 
 

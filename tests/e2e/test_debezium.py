@@ -25,7 +25,7 @@ from tests.debezium import EXAMPLE, event
 from tests.pipeline import Pipeline
 
 
-def test_events_end_equal_and_what_is_odd_is_told(tmp_path: Any, spark: Any) -> None:
+def test_events_end_equal_and_what_is_odd_is_reported(tmp_path: Any, spark: Any) -> None:
     """G-01, G-03, G-06: snapshot, update, delete, change of key, order by commit, an unknown table, a broken line."""
     table = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}
     pipeline = Pipeline(tmp_path / "m", spark, [table], source={"format": "debezium-json", "layout": "bare"})

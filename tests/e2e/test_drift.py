@@ -73,7 +73,7 @@ class Teller(ABC):
         self.asked: list[str] = []
 
     @abstractmethod
-    def send(self, told: Mapping[str, Sequence[Change]]) -> None:
+    def send(self, scene: Mapping[str, Sequence[Change]]) -> None:
         """Let the source tell changes of some tables."""
 
     def tick(self) -> int:
@@ -130,9 +130,9 @@ class ChangeEvents(Teller):
     settings: ClassVar = {"layout": "bare"}
     renames = False
 
-    def send(self, told: Mapping[str, Sequence[Change]]) -> None:
+    def send(self, scene: Mapping[str, Sequence[Change]]) -> None:
         lines = []
-        for name, changes in told.items():
+        for name, changes in scene.items():
             for one in changes:
                 cols = [(column, kind.replace("varchar", "nvarchar")) for column, kind in one.columns.items()]
                 row = None if one.operation == "DEL" else one.row
@@ -165,8 +165,8 @@ class ChangeTables(Teller):
     }
     schema = "shop"
 
-    def send(self, told: Mapping[str, Sequence[Change]]) -> None:
-        for name, changes in told.items():
+    def send(self, scene: Mapping[str, Sequence[Change]]) -> None:
+        for name, changes in scene.items():
             for columns, some in _runs(changes):
                 self.files += 1
                 rows = [list(self._cells(one, columns)) for one in some]
@@ -190,8 +190,8 @@ class ChangeTables(Teller):
         places = [len(HEADERS) + at for at, name in enumerate(columns) if name != "id"]
         yield mask(*places) if oper == "U" else None
         yield {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}[oper]
-        told = one.row or one.old or {}
-        yield from (told[name] for name in columns)
+        scene = one.row or one.old or {}
+        yield from (scene[name] for name in columns)
 
 
 class Messages(Teller):
@@ -202,9 +202,9 @@ class Messages(Teller):
         self.ids: dict[tuple[str, int], str] = {}
         self.offset = 0
 
-    def send(self, told: Mapping[str, Sequence[Change]]) -> None:
+    def send(self, scene: Mapping[str, Sequence[Change]]) -> None:
         lines = []
-        for table, changes in told.items():
+        for table, changes in scene.items():
             for one in changes:
                 known = self.ids.get((table, one.version))
                 named = self.ids.setdefault((table, one.version), uuid4().hex.upper())
@@ -255,15 +255,15 @@ def tell(kind: type[Teller], folder: Path, spark: Any, seed: int, tables: int, r
     # Nothing is to be left to a person who would only say yes once more.
     teller = kind(folder, spark, stories, said, schema_reloads_per_day=1000)
     for number in range(rounds):
-        told: dict[str, list[Change]] = {}
+        scene: dict[str, list[Change]] = {}
         for story in stories:
-            changes = told.setdefault(story.name, story.changes(3))
+            changes = scene.setdefault(story.name, story.changes(3))
             for _ in range(steps):
                 if number or story.random.random() < 0.5:  # some tables change before anything of them is published
                     changes += story.alter(story.random.choice(KINDS))
                 changes += story.changes(story.random.randint(1, 3))
             changes += story.changes(1)  # which shows the newest structure
-        teller.send(told)
+        teller.send(scene)
         teller.settle()
         teller.compare()
     return teller
@@ -286,14 +286,14 @@ def test_tables_that_drift_out_of_order_end_equal_g09(tmp_path: Path, spark: Any
     teller = ChangeEvents(tmp_path, spark, stories, schema_reloads_per_day=1000)
     late: dict[str, list[Change]] = {}
     for number in range(4):
-        told: dict[str, list[Change]] = {}
+        scene: dict[str, list[Change]] = {}
         for story in stories:
             changes = [*late.pop(story.name, ()), *story.changes(3)]
             changes += [*story.alter(random.choice(KINDS)), *story.changes(2)]
             random.shuffle(changes)
             at = len(changes) // 4 if number < 3 else 0
-            late[story.name], told[story.name] = changes[:at], [*changes[at:], *changes[at : at + 2]]
-        teller.send(told)
+            late[story.name], scene[story.name] = changes[:at], [*changes[at:], *changes[at : at + 2]]
+        teller.send(scene)
         teller.tick()
     teller.settle()
     teller.compare()
@@ -301,23 +301,23 @@ def test_tables_that_drift_out_of_order_end_equal_g09(tmp_path: Path, spark: Any
 
 
 def drifted(name: str, *kinds: str) -> tuple[Story, list[Change]]:
-    """A story of one change of structure after the other, and what is told of it before the last one."""
+    """A story of one change of structure after the other, and what is reported of it before the last one."""
     story = Story(name, Random(name), True, columns={"id": "int", "amount": "int"})
-    told = story.changes(4)
+    scene = story.changes(4)
     for kind in kinds[:-1]:
         story.alter(kind)
-        told += story.changes(2)
-    return story, told
+        scene += story.changes(2)
+    return story, scene
 
 
-def test_the_ways_out_of_the_messages_are_those_that_work(
+def test_the_next_steps_of_the_messages_are_those_that_work(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-65, G-66: SCHEMA_CHANGED and COLUMN_RENAMED, mended by hand from the log, with no load."""
     ways = {"wide": ("widen",), "back": ("add", "drop", "back"), "named": ("rename",)}
     stories, first = zip(*(drifted(name, *kinds) for name, kinds in ways.items()), strict=True)
     teller = ChangeTables(tmp_path, spark, stories, on_schema_change="stop")
-    teller.send({one.name: told for one, told in zip(stories, first, strict=True)})
+    teller.send({one.name: scene for one, scene in zip(stories, first, strict=True)})
     assert teller.tick() == Exit.DONE
     for story, kinds in zip(stories, ways.values(), strict=True):
         story.alter(kinds[-1])

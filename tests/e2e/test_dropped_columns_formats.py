@@ -50,7 +50,7 @@ class Change(NamedTuple):
 
 
 class Source(ABC):
-    """A mirror of one table that is told the story in one format."""
+    """A mirror of one table that is reported the story in one format."""
 
     settings: ClassVar[Mapping[str, Any]]
     source = "dbo.orders"
@@ -170,12 +170,12 @@ class QlikMessages(Source):
         named = uuid4().hex.upper()
         version = VERSIONS[tuple(one.columns)]
         before = {**one.row(one.old), "id": one.id} if one.operation == "UPD" else None
-        told = {**one.row(), "id": one.id}
+        story = {**one.row(), "id": one.id}
         operation = {"INS": "INSERT", "UPD": "UPDATE"}[one.operation]
         columns = [(name, *MD_TYPES[name.lower()]) for name in one.columns]
         return (
             md(columns, schema_id=named, version=version),
-            dt(operation, told, before, schema_id=named, number=one.at, transactionEventCounter=1),
+            dt(operation, story, before, schema_id=named, number=one.at, transactionEventCounter=1),
         )
 
     def send(self, changes: Sequence[Change]) -> None:
@@ -196,13 +196,13 @@ class QlikAvroMessages(QlikMessages):
         version = VERSIONS[tuple(one.columns)]
         schema = avro_schema({name: "int" if name == "id" else "string" for name in one.columns})
         before = {**one.row(one.old), "id": one.id} if one.operation == "UPD" else None
-        told = {**one.row(), "id": one.id}
+        story = {**one.row(), "id": one.id}
         operation = {"INS": "INSERT", "UPD": "UPDATE"}[one.operation]
         columns = [(name, *MD_TYPES[name.lower()]) for name in one.columns]
         said = {"schema": schema, "schema_id": named}
         return (
             avro_md(schema, columns, schema_id=named, version=version),
-            avro_dt(operation, told, before, number=one.at, **said),
+            avro_dt(operation, story, before, number=one.at, **said),
         )
 
 
@@ -222,13 +222,13 @@ def test_a_drop_goes_on_and_late_rows_have_the_column_f84_t33_k11(
     kind: type[Source], tmp_path: Path, spark: Any
 ) -> None:
     """F-84, C-75, T-33, K-11."""
-    told = kind(tmp_path, spark)
-    assert told.tick(*FIRST) == Exit.DONE
-    assert told.tick(Change("INS", 4, 10, SHORT), Change("UPD", 2, 11, SHORT, "Eve")) == Exit.DONE
-    assert told.gone == ["price"]
-    assert told.rows == expected((1, "Ada", "1.50"), (2, "Eve", None), (3, "Ada", "1.50"), (4, "Ada", None))
-    assert told.tick(Change("UPD", 3, 5, FULL, "Late"), Change("INS", 5, 6, FULL)) == Exit.DONE
-    assert told.rows[2:] == expected((3, "Late", "1.50"), (4, "Ada", None), (5, "Ada", "1.50"))
+    story = kind(tmp_path, spark)
+    assert story.tick(*FIRST) == Exit.DONE
+    assert story.tick(Change("INS", 4, 10, SHORT), Change("UPD", 2, 11, SHORT, "Eve")) == Exit.DONE
+    assert story.gone == ["price"]
+    assert story.rows == expected((1, "Ada", "1.50"), (2, "Eve", None), (3, "Ada", "1.50"), (4, "Ada", None))
+    assert story.tick(Change("UPD", 3, 5, FULL, "Late"), Change("INS", 5, 6, FULL)) == Exit.DONE
+    assert story.rows[2:] == expected((3, "Late", "1.50"), (4, "Ada", None), (5, "Ada", "1.50"))
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -236,25 +236,25 @@ def test_a_rename_is_asked_for_where_the_source_can_rename_f88_c74(
     kind: type[Source], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """F-88, C-74: both answers, and that a lifted stop is none."""
-    told = kind(tmp_path, spark)
-    told.tick(*FIRST)
+    story = kind(tmp_path, spark)
+    story.tick(*FIRST)
     after = [Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")]
-    if told.renames:
-        assert told.tick(*after) == Exit.TABLES_STOPPED
-        assert told.stop == "RENAME_POSSIBLE"
-        resume = ["resume", str(told.pipeline.file), "--table", told.source, "--why", "x"]
+    if story.renames:
+        assert story.tick(*after) == Exit.TABLES_STOPPED
+        assert story.stop == "RENAME_POSSIBLE"
+        resume = ["resume", str(story.pipeline.file), "--table", story.source, "--why", "x"]
         assert main(resume) == Exit.TERMINAL
         assert "COMMAND_REFUSED" in capsys.readouterr().err
-        assert told.decide("--renamed", "price=cost") == Exit.TABLES_STOPPED
-        assert told.tick() == Exit.TABLES_STOPPED
-        assert told.stop == "COLUMN_RENAMED"
-        assert told.decide("--dropped", "price") == Exit.DONE
+        assert story.decide("--renamed", "price=cost") == Exit.TABLES_STOPPED
+        assert story.tick() == Exit.TABLES_STOPPED
+        assert story.stop == "COLUMN_RENAMED"
+        assert story.decide("--dropped", "price") == Exit.DONE
         after = []
-    assert told.tick(*after) == Exit.DONE
-    assert told.gone == ["price"]
+    assert story.tick(*after) == Exit.DONE
+    assert story.gone == ["price"]
     old, new = expected((1, "Ada", "1.50"), (3, "Ada", "1.50"), cost=None), [(2, "Eve", None), (4, "Ada", None)]
-    assert told.rows == in_order([*old, *expected(*new, cost="2.50")], ["id"])
-    assert told.tick(Change("INS", 6, 20, RENAMED)) == Exit.DONE, "it is asked once"
+    assert story.rows == in_order([*old, *expected(*new, cost="2.50")], ["id"])
+    assert story.tick(Change("INS", 6, 20, RENAMED)) == Exit.DONE, "it is asked once"
 
 
 @pytest.mark.parametrize("kind", [ChangeTableFiles, QlikMessages, Debezium])
@@ -262,27 +262,27 @@ def test_what_comes_before_the_question_is_published_and_the_rest_after_the_answ
     kind: type[Source], tmp_path: Path, spark: Any
 ) -> None:
     """G-61, I1: all in the first run; nothing is lost or published twice."""
-    told = kind(tmp_path, spark)
-    told.files = 1
-    told.send([Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")])
-    assert told.tick(*FIRST, Change("UPD", 1, 9, FULL, "Kim")) == Exit.TABLES_STOPPED
-    assert told.stop == "RENAME_POSSIBLE"
-    assert told.rows == expected((1, "Kim", "1.50"), (2, "Ada", "1.50"), (3, "Ada", "1.50"))
-    assert told.decide("--dropped", "price") == Exit.DONE
-    assert told.tick(Change("UPD", 3, 8, FULL, "Late")) == Exit.DONE
+    story = kind(tmp_path, spark)
+    story.files = 1
+    story.send([Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")])
+    assert story.tick(*FIRST, Change("UPD", 1, 9, FULL, "Kim")) == Exit.TABLES_STOPPED
+    assert story.stop == "RENAME_POSSIBLE"
+    assert story.rows == expected((1, "Kim", "1.50"), (2, "Ada", "1.50"), (3, "Ada", "1.50"))
+    assert story.decide("--dropped", "price") == Exit.DONE
+    assert story.tick(Change("UPD", 3, 8, FULL, "Late")) == Exit.DONE
     old, new = expected((1, "Kim", "1.50"), (3, "Late", "1.50"), cost=None), [(2, "Eve", None), (4, "Ada", None)]
-    assert told.rows == in_order([*old, *expected(*new, cost="2.50")], ["id"])
-    assert main(["reconcile", str(told.pipeline.file)]) == Exit.DONE
+    assert story.rows == in_order([*old, *expected(*new, cost="2.50")], ["id"])
+    assert main(["reconcile", str(story.pipeline.file)]) == Exit.DONE
 
 
 @pytest.mark.parametrize("kind", [CesLines, ChangeTableFiles, QlikMessages])
 def test_a_listed_column_in_another_case_is_the_same_one_g67(kind: type[Source], tmp_path: Path, spark: Any) -> None:
     """G-12, G-67: left out for its case, its later values would be NULL without a word."""
-    told = kind(tmp_path, spark, columns=["id", "name", "price"])
-    assert told.tick(*FIRST) == Exit.DONE
-    assert told.tick(Change("INS", 4, 10, SHOUTED), Change("UPD", 2, 11, SHOUTED, "Eve")) == Exit.TABLES_STOPPED
-    assert told.stop == "COLUMN_RENAMED"
-    assert [row["price"] for row in told.rows] == ["1.50"] * 3
+    story = kind(tmp_path, spark, columns=["id", "name", "price"])
+    assert story.tick(*FIRST) == Exit.DONE
+    assert story.tick(Change("INS", 4, 10, SHOUTED), Change("UPD", 2, 11, SHOUTED, "Eve")) == Exit.TABLES_STOPPED
+    assert story.stop == "COLUMN_RENAMED"
+    assert [row["price"] for row in story.rows] == ["1.50"] * 3
     other = kind(tmp_path / "other", spark, columns=["id", "PRICE"])
     assert other.tick(*FIRST) == Exit.DONE
     assert other.rows == [{"id": str(at), "price": "1.50"} for at in (1, 2, 3)]
@@ -292,34 +292,34 @@ def test_a_listed_column_in_another_case_is_the_same_one_g67(kind: type[Source],
 def test_a_listed_column_that_goes_may_have_a_name_now_that_is_not_listed_g60(
     kind: type[Source], tmp_path: Path, spark: Any
 ) -> None:
-    told = kind(tmp_path, spark, columns=["id", "name", "price"])
-    assert told.tick(*FIRST) == Exit.DONE
+    story = kind(tmp_path, spark, columns=["id", "name", "price"])
+    assert story.tick(*FIRST) == Exit.DONE
     after = [Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")]
-    if told.renames:
-        assert told.tick(*after) == Exit.TABLES_STOPPED
-        assert told.stop == "RENAME_POSSIBLE"
-        assert [row["name"] for row in told.rows] == ["Ada"] * 3
-        assert told.decide("--dropped", "price") == Exit.DONE
+    if story.renames:
+        assert story.tick(*after) == Exit.TABLES_STOPPED
+        assert story.stop == "RENAME_POSSIBLE"
+        assert [row["name"] for row in story.rows] == ["Ada"] * 3
+        assert story.decide("--dropped", "price") == Exit.DONE
         after = []
-    assert told.tick(*after) == Exit.DONE
-    assert [(row["name"], row["price"]) for row in told.rows] == [
+    assert story.tick(*after) == Exit.DONE
+    assert [(row["name"], row["price"]) for row in story.rows] == [
         ("Ada", "1.50"), ("Eve", None), ("Ada", "1.50"), ("Ada", None)
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_listed_name_that_no_row_has_is_told_g67(
+def test_a_listed_name_that_no_row_has_is_reported_g67(
     kind: type[Source], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = kind(tmp_path, spark, columns=["id", "name", "prise"])
-    assert told.tick(*FIRST) == Exit.DONE
+    story = kind(tmp_path, spark, columns=["id", "name", "prise"])
+    assert story.tick(*FIRST) == Exit.DONE
     note = "NOT_SEEN: `columns` lists 'prise', and no row has such a column"
     assert note in capsys.readouterr().out
-    main(["status", str(told.pipeline.file)])
+    main(["status", str(story.pipeline.file)])
     assert "NOT_SEEN" in capsys.readouterr().out
-    told.pipeline.file.write_text(told.pipeline.file.read_text().replace("prise", "price"))
-    assert told.tick(Change("INS", 4, 10, FULL)) == Exit.DONE
-    assert [row["price"] for row in told.rows] == [None] * 3 + ["1.50"]
+    story.pipeline.file.write_text(story.pipeline.file.read_text().replace("prise", "price"))
+    assert story.tick(Change("INS", 4, 10, FULL)) == Exit.DONE
+    assert [row["price"] for row in story.rows] == [None] * 3 + ["1.50"]
     out = capsys.readouterr().out
     assert "NOT_SEEN" not in out and "column 'price' unverified" in out
 
@@ -327,23 +327,23 @@ def test_a_listed_name_that_no_row_has_is_told_g67(
 @pytest.mark.parametrize("kind", SOURCES)
 def test_what_is_excluded_does_not_even_reach_the_log_g12(kind: type[Source], tmp_path: Path, spark: Any) -> None:
     """G-12: whichever way the source spells it; a column that is added is taken."""
-    told = kind(tmp_path, spark, columns={"exclude": ["NAME", "pri*"]})
-    assert told.tick(*FIRST) == Exit.DONE
-    assert told.rows == [{"id": str(at), "city": "Linz"} for at in (1, 2, 3)]
-    assert told.tick(Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")) == Exit.DONE
-    assert [(row["city"], row["cost"]) for row in told.rows] == [
+    story = kind(tmp_path, spark, columns={"exclude": ["NAME", "pri*"]})
+    assert story.tick(*FIRST) == Exit.DONE
+    assert story.rows == [{"id": str(at), "city": "Linz"} for at in (1, 2, 3)]
+    assert story.tick(Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")) == Exit.DONE
+    assert [(row["city"], row["cost"]) for row in story.rows] == [
         ("Linz", None), ("Linz", "2.50"), ("Linz", None), ("Linz", "2.50")
     ]  # fmt: skip
-    text = "".join(str(row) for row in told.pipeline.logged())
+    text = "".join(str(row) for row in story.pipeline.logged())
     assert "Ada" not in text and "1.50" not in text
 
 
 def test_a_drop_and_an_addition_in_two_steps_are_no_rename_f88(tmp_path: Path, spark: Any) -> None:
-    told = ChangeTableFiles(tmp_path, spark)
-    told.tick(*FIRST)
-    told.tick(Change("INS", 4, 10, SHORT))
-    assert told.tick(Change("INS", 5, 11, RENAMED)) == Exit.DONE
-    assert [row["cost"] for row in told.rows] == [None] * 4 + ["2.50"]
+    story = ChangeTableFiles(tmp_path, spark)
+    story.tick(*FIRST)
+    story.tick(Change("INS", 4, 10, SHORT))
+    assert story.tick(Change("INS", 5, 11, RENAMED)) == Exit.DONE
+    assert [row["cost"] for row in story.rows] == [None] * 4 + ["2.50"]
 
 
 def test_change_tables_in_a_database_spell_old_rows_by_the_columns_of_now_t33(
@@ -374,18 +374,18 @@ def test_change_tables_in_a_database_spell_old_rows_by_the_columns_of_now_t33(
                 values = [*("'" + cell + "'" for cell in cells), *bits]
                 postgres.execute(f"INSERT INTO shop.items__ct ({', '.join(named)}) VALUES ({', '.join(values)})")
 
-    told = Database(tmp_path, spark)
-    assert told.tick(*FIRST, Change("INS", 4, 8, FULL)) == Exit.DONE
+    story = Database(tmp_path, spark)
+    assert story.tick(*FIRST, Change("INS", 4, 8, FULL)) == Exit.DONE
     postgres.execute("ALTER TABLE shop.items__ct DROP COLUMN price")
     # Nothing but rows that were read before, and a late one, which committed while the column was there.
-    assert told.tick(Change("UPD", 3, 5, SHORT, "Late")) == Exit.DONE
-    assert told.tick(Change("INS", 5, 10, SHORT), Change("UPD", 2, 11, SHORT, "Eve")) == Exit.DONE
-    assert told.gone == ["price"]
-    assert [(row["name"], row["price"]) for row in told.rows] == [
+    assert story.tick(Change("UPD", 3, 5, SHORT, "Late")) == Exit.DONE
+    assert story.tick(Change("INS", 5, 10, SHORT), Change("UPD", 2, 11, SHORT, "Eve")) == Exit.DONE
+    assert story.gone == ["price"]
+    assert [(row["name"], row["price"]) for row in story.rows] == [
         ("Ada", "1.50"), ("Eve", None), ("Late", None), ("Ada", "1.50"), ("Ada", None)
     ]  # fmt: skip
     postgres.execute("ALTER TABLE shop.items__ct ADD COLUMN more text")
-    assert told.tick(Change("INS", 6, 12, SHORT)) == Exit.DONE
+    assert story.tick(Change("INS", 6, 12, SHORT)) == Exit.DONE
     postgres.execute("ALTER TABLE shop.items__ct DROP COLUMN more, ADD COLUMN price text")
-    assert told.tick(Change("INS", 7, 13, FULL)) == Exit.TABLES_STOPPED
-    assert told.stop == "SCHEMA_CHANGED"
+    assert story.tick(Change("INS", 7, 13, FULL)) == Exit.TABLES_STOPPED
+    assert story.stop == "SCHEMA_CHANGED"

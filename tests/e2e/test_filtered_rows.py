@@ -98,7 +98,7 @@ def test_a_table_without_key_has_the_inserts_that_match_g193_g191(form: str, tmp
         assert Counter(map(plain, pipeline.mirrored("shop", table.name))) == Counter(map(plain, expected)), table.name
 
 
-def told(operation: str, key: int, country: str | None, at: int, amount: str = "1.50") -> bytes:
+def story(operation: str, key: int, country: str | None, at: int, amount: str = "1.50") -> bytes:
     row = {"id": str(key), "country": country, "amount": amount}
     images = (None, {"id": str(key)}) if operation == "DEL" else (row, None if operation == "INS" else {"id": str(key)})
     return event(operation, *images, cols=COLS, commit=at) + b"\n"
@@ -132,7 +132,7 @@ def test_loads_proofs_and_corrections_choose_the_same_rows_g193(
 
     assert ids() == [3, 6, 9]
     assert orders.command("prove") == Exit.DONE, capsys.readouterr().out
-    assert orders.tick(told("UPD", 1, "DE", 11), told("UPD", 3, "AT", 12), told("INS", 10, "de", 13)) == Exit.DONE
+    assert orders.tick(story("UPD", 1, "DE", 11), story("UPD", 3, "AT", 12), story("INS", 10, "de", 13)) == Exit.DONE
     change = "UPDATE orders SET country = 'DE', amount = 1.5 WHERE id = 1"
     postgres.execute(change, "UPDATE orders SET country = 'AT', amount = 1.5 WHERE id = 3")
     postgres.execute("INSERT INTO orders VALUES (10, 'de', 1.5)")
@@ -149,7 +149,7 @@ def test_loads_proofs_and_corrections_choose_the_same_rows_g193(
     forget(orders.pipeline)
     code, text = said(capsys, orders.pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.DONE, text
-    assert orders.tick(told("DEL", 9, "", 20)) == Exit.DONE and ids() == [1, 10]
+    assert orders.tick(story("DEL", 9, "", 20)) == Exit.DONE and ids() == [1, 10]
     postgres.execute("DELETE FROM orders WHERE id = 9")
     assert orders.command("prove") == Exit.DONE == orders.command("reconcile"), capsys.readouterr().out
     forget(orders.pipeline)
@@ -176,11 +176,11 @@ def test_an_export_is_filtered_and_its_rows_may_enter_later_g193(
         row, old = {"id": "2", "country": "DE"}, {"id": "2"}
         enters = event("UPD", row, old, cols=COLS[:2], commit=10) + b"\n"
     else:
-        enters = told("UPD", 2, "DE", 10)
-    assert orders.tick(enters, told("UPD", 1, "FR", 11)) == Exit.DONE, capsys.readouterr().out
+        enters = story("UPD", 2, "DE", 10)
+    assert orders.tick(enters, story("UPD", 1, "FR", 11)) == Exit.DONE, capsys.readouterr().out
     (entered,) = orders.pipeline.mirrored("dbo", "orders")
     assert (entered["id"], entered["country"], entered["amount"]) == (2, "DE", Decimal("1.50"))
-    assert orders.tick(told("DEL", 2, "", 12), told("DEL", 3, "", 13)) == Exit.DONE
+    assert orders.tick(story("DEL", 2, "", 12), story("DEL", 3, "", 13)) == Exit.DONE
     assert countries(orders) == ([(2, "DE")] if "on_delete" in more else [])
 
 
@@ -201,7 +201,7 @@ def test_a_load_and_what_follows_it_have_one_condition_g193(
     declare(orders, where="country = 'DE'")
     assert orders.command("initial-load") == Exit.DONE and countries(orders) == [(1, "DE")]
     declare(orders, where="country = 'AT'")
-    assert orders.tick(told("INS", 3, "AT", 3)) != Exit.DONE
+    assert orders.tick(story("INS", 3, "AT", 3)) != Exit.DONE
     assert orders.stop == "SCHEMA_CHANGED" and countries(orders) == [(1, "DE")]
 
 
@@ -212,8 +212,8 @@ def test_files_of_text_keep_and_choose_rows_g193_g192(
     text = {"columns": {"id": "int32", "country": "string"}, "null_value": "__null__"}
     settings = {"on_delete": "keep", "delimited_text": text, "columns": ["id", "country"]}
     orders = Orders(tmp_path, spark, {**ORDERS, **settings})
-    assert orders.tick(told("INS", 1, "DE", 1), told("INS", 2, "AT", 2), told("INS", 3, "DE", 3)) == Exit.DONE
-    assert orders.tick(told("DEL", 1, "", 4), told("UPD", 3, "AT", 5), told("UPD", 2, "DE", 6)) == Exit.DONE
+    assert orders.tick(story("INS", 1, "DE", 1), story("INS", 2, "AT", 2), story("INS", 3, "DE", 3)) == Exit.DONE
+    assert orders.tick(story("DEL", 1, "", 4), story("UPD", 3, "AT", 5), story("UPD", 2, "DE", 6)) == Exit.DONE
     rows = in_order(orders.pipeline.mirrored("dbo", "orders"), ["id"])
     assert [(row["id"], row["country"], row["_deleted_at"] is None) for row in rows] == [
         (1, "DE", False),
@@ -228,7 +228,7 @@ def test_what_cannot_be_decided_stops_the_table_g193(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     orders = Orders(tmp_path, spark, {**ORDERS, "where": "contry = 'DE'"})
-    assert orders.tick(told("INS", 1, "DE", 1), told("DEL", 7, "", 2)) == Exit.TABLES_STOPPED
+    assert orders.tick(story("INS", 1, "DE", 1), story("DEL", 7, "", 2)) == Exit.TABLES_STOPPED
     assert orders.stop == "FILTER_UNDECIDED" and not orders.pipeline.numbers("dbo/orders")
     assert "`where` names 'contry', and no row has such a column" in capsys.readouterr().out
 
@@ -249,13 +249,13 @@ def test_another_condition_rebuilds_the_table_g193_g129(
 ) -> None:
     """G-193, G-129: rows of the former one would stay, and those of the new one be missing, without a word."""
     orders = Orders(tmp_path, spark, ORDERS, publish={"on_schema_change": "log"})
-    assert orders.tick(told("INS", 1, "DE", 1), told("INS", 2, "AT", 2)) == Exit.DONE
+    assert orders.tick(story("INS", 1, "DE", 1), story("INS", 2, "AT", 2)) == Exit.DONE
 
     declare(orders, where=" country  =  'DE'")
-    assert orders.tick(told("INS", 3, "DE", 3)) == Exit.DONE, "it says the same"
+    assert orders.tick(story("INS", 3, "DE", 3)) == Exit.DONE, "it says the same"
     for now, expected in (("country = 'AT'", [2, 4]), (None, [1, 2, 3, 4])):
         declare(orders, where=now)
-        changes = [told("INS", 4, "AT", 4)] if now else []
+        changes = [story("INS", 4, "AT", 4)] if now else []
         orders.tick(*changes) if changes else orders.command("tick")
         assert "`where` chooses" in caplog.text
         for _ in range(6):

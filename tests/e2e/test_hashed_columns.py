@@ -49,47 +49,47 @@ def test_values_land_as_hashes_and_another_salt_stops_the_table_g121(
 ) -> None:
     """G-121, G-129, G-80: one hash for one text, a renamed column too; no salt in ledger, files, log or messages."""
     salted(monkeypatch)
-    told = kind(tmp_path, spark, hash=["NAME", "pri*"], columns={"rename": {"name": "who"}})
+    story = kind(tmp_path, spark, hash=["NAME", "pri*"], columns={"rename": {"name": "who"}})
     declare_mirror(
-        told, hash={"salt": "shop_salt"}, landing_zone={"store": "local", "path": "zone", "tables": "tables"}
+        story, hash={"salt": "shop_salt"}, landing_zone={"store": "local", "path": "zone", "tables": "tables"}
     )
-    assert told.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
-    assert told.tick(Change("UPD", 2, 11, FULL, "Evelyn")) == Exit.DONE
-    rows = [(row["who"], row["price"], row["city"]) for row in told.rows]
+    assert story.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
+    assert story.tick(Change("UPD", 2, 11, FULL, "Evelyn")) == Exit.DONE
+    rows = [(row["who"], row["price"], row["city"]) for row in story.rows]
     eve, price = hashed("Evelyn"), hashed("1.50")
     assert rows == [(hashed("Ada"), price, "Linz"), (eve, price, "Linz"), (hashed("Ada"), price, "Linz")]
-    nowhere_in_clear(told.pipeline, SALT, "Evelyn")
+    nowhere_in_clear(story.pipeline, SALT, "Evelyn")
 
     salted(monkeypatch, OTHER)
-    assert told.tick(Change("UPD", 3, 12, FULL, "Kim")) == Exit.TABLES_STOPPED
-    assert told.stop == "TABLE_REDECLARED"
-    assert [row["who"] for row in told.rows] == [hashed("Ada"), eve, hashed("Ada")]
+    assert story.tick(Change("UPD", 3, 12, FULL, "Kim")) == Exit.TABLES_STOPPED
+    assert story.stop == "TABLE_REDECLARED"
+    assert [row["who"] for row in story.rows] == [hashed("Ada"), eve, hashed("Ada")]
     salted(monkeypatch)
-    assert main(["resume", str(told.pipeline.file), "--table", told.source, "--why", "mended"]) == Exit.DONE
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
-    assert [row["who"] for row in told.rows] == [hashed("Ada"), eve, hashed("Kim")]
+    assert main(["resume", str(story.pipeline.file), "--table", story.source, "--why", "mended"]) == Exit.DONE
+    assert story.tick() == Exit.DONE, capsys.readouterr().out
+    assert [row["who"] for row in story.rows] == [hashed("Ada"), eve, hashed("Kim")]
 
-    forget(told.pipeline)
-    code, text = said(capsys, told.pipeline, "rebuild-ledger", *APPLY)
+    forget(story.pipeline)
+    code, text = said(capsys, story.pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.DONE, text
     salted(monkeypatch, OTHER)
-    assert told.tick(Change("UPD", 1, 13, FULL, "Zoe")) == Exit.TABLES_STOPPED, "the files tell which salt they have"
-    assert told.stop == "TABLE_REDECLARED"
-    reset = ["--reason", "another salt", "--approved-by", "Ada", "--table", told.source]
-    reload = ["reload-table", str(told.pipeline.file), *reset, "--wait", "0"]
+    assert story.tick(Change("UPD", 1, 13, FULL, "Zoe")) == Exit.TABLES_STOPPED, "the files tell which salt they have"
+    assert story.stop == "TABLE_REDECLARED"
+    reset = ["--reason", "another salt", "--approved-by", "Ada", "--table", story.source]
+    reload = ["reload-table", str(story.pipeline.file), *reset, "--wait", "0"]
     for _ in range(6):
         if main(reload) == Exit.DONE:
             break
-        told.tick()
-    assert [row["who"] for row in told.rows] == [hashed(name, OTHER) for name in ("Zoe", "Evelyn", "Kim")]
-    assert main(["reconcile", str(told.pipeline.file)]) == Exit.DONE, capsys.readouterr().out
-    declare(told, hash=["price"])
-    assert told.tick() == Exit.ON_HOLD, "no change came, and the table is not what the mirror file says (G-129)"
+        story.tick()
+    assert [row["who"] for row in story.rows] == [hashed(name, OTHER) for name in ("Zoe", "Evelyn", "Kim")]
+    assert main(["reconcile", str(story.pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    declare(story, hash=["price"])
+    assert story.tick() == Exit.ON_HOLD, "no change came, and the table is not what the mirror file says (G-129)"
     assert "`hash` lands 'name' in clear, which is published as a hash" in caplog.text
-    told.tick(Change("UPD", 1, 14, FULL, "Moe"))
+    story.tick(Change("UPD", 1, 14, FULL, "Moe"))
     for _ in range(4):
-        told.tick()
-    assert [row["who"] for row in told.rows] == ["Moe", "Evelyn", "Kim"]
+        story.tick()
+    assert [row["who"] for row in story.rows] == ["Moe", "Evelyn", "Kim"]
     assert SALT not in caplog.text + "".join(capsys.readouterr()) and OTHER not in caplog.text
 
 
@@ -148,25 +148,25 @@ def test_a_misspelt_name_stops_the_table_before_a_value_lands_in_clear_g122(
 ) -> None:
     """G-122: before the first file, and when it is added later; but no pattern, and no column that is gone."""
     salted(monkeypatch)
-    told = kind(tmp_path, spark, hash=["nmae"])
-    declare_mirror(told, hash={"salt": "shop_salt", "columns": ["PRICE", "mail"]})
-    assert told.tick(*FIRST) == Exit.TABLES_STOPPED
-    assert (told.stop, told.pipeline.numbers(told.source.replace(".", "/"))) == ("HASH_UNMATCHED", [])
-    main(["status", str(told.pipeline.file)])
+    story = kind(tmp_path, spark, hash=["nmae"])
+    declare_mirror(story, hash={"salt": "shop_salt", "columns": ["PRICE", "mail"]})
+    assert story.tick(*FIRST) == Exit.TABLES_STOPPED
+    assert (story.stop, story.pipeline.numbers(story.source.replace(".", "/"))) == ("HASH_UNMATCHED", [])
+    main(["status", str(story.pipeline.file)])
     assert "`hash` names 'nmae', and no column of the table is called so" in capsys.readouterr().out
-    declare(told, hash=["NAME", "ssn*"])
-    resume = ["resume", str(told.pipeline.file), "--table", told.source, "--why", "mended"]
+    declare(story, hash=["NAME", "ssn*"])
+    resume = ["resume", str(story.pipeline.file), "--table", story.source, "--why", "mended"]
     assert main(resume) == Exit.DONE
-    assert told.tick() == Exit.DONE_WITH_LOSSES, "`mail` of the mirror's `hash` is a column of no table"
+    assert story.tick() == Exit.DONE_WITH_LOSSES, "`mail` of the mirror's `hash` is a column of no table"
     assert "HASH_UNMATCHED: `hash` names 'mail', and no column of any table" in capsys.readouterr().out
-    told.pipeline.file.write_text(told.pipeline.file.read_text().replace("- mail", "- '*mail'"))
-    assert told.tick(Change("INS", 4, 10, SHORT)) == Exit.DONE, "the price is gone, and was hashed"
-    assert {row["name"] for row in told.rows} == {hashed("Ada")}
-    assert [row["price"] for row in told.rows] == [*[hashed("1.50")] * 3, None]
-    declare(told, hash=["NAME", "town"])
-    assert told.tick(Change("INS", 5, 20, SHORT)) == Exit.TABLES_STOPPED
-    assert told.stop == "HASH_UNMATCHED"
-    declare(told, hash=["NAME"])
+    story.pipeline.file.write_text(story.pipeline.file.read_text().replace("- mail", "- '*mail'"))
+    assert story.tick(Change("INS", 4, 10, SHORT)) == Exit.DONE, "the price is gone, and was hashed"
+    assert {row["name"] for row in story.rows} == {hashed("Ada")}
+    assert [row["price"] for row in story.rows] == [*[hashed("1.50")] * 3, None]
+    declare(story, hash=["NAME", "town"])
+    assert story.tick(Change("INS", 5, 20, SHORT)) == Exit.TABLES_STOPPED
+    assert story.stop == "HASH_UNMATCHED"
+    declare(story, hash=["NAME"])
     assert main(resume) == Exit.DONE
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
-    assert len(told.rows) == 5
+    assert story.tick() == Exit.DONE, capsys.readouterr().out
+    assert len(story.rows) == 5

@@ -15,7 +15,7 @@ from spark_jobs.cli.command_line import main
 from spark_jobs.maintain import maintain
 from tests.ces_messages import event
 from tests.e2e.test_first_day import declare
-from tests.e2e.test_kept_rows import COLS, REMOVED_AT, Orders, told
+from tests.e2e.test_kept_rows import COLS, REMOVED_AT, Orders, scene
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_maintain import grow_old
 from tests.e2e.test_rebuild_ledger import APPLY
@@ -119,7 +119,7 @@ def test_loaded_rows_come_first_and_a_reload_adds_nothing_g194(
     loaded = [("load", 1, "Ada", "p"), ("load", 2, "Eve", "p")]
     assert orders.changes == loaded
     move = event("UPD", {"id": "4", "name": "Ada", "photo": "p"}, {"id": "1"}, cols=COLS, commit=13) + b"\n"
-    assert orders.tick(deleted(2, "Eve", 11), told("INS", 3, "Joe", 12), move) == Exit.DONE
+    assert orders.tick(deleted(2, "Eve", 11), scene("INS", 3, "Joe", 12), move) == Exit.DONE
     expected = [
         *loaded,
         ("delete", 2, "Eve", "p"),
@@ -131,20 +131,20 @@ def test_loaded_rows_come_first_and_a_reload_adds_nothing_g194(
     (row, *_) = [row for row in orders.pipeline.mirrored("dbo", "orders_history") if row["_operation"] == "delete"]
     assert str(row["_commit_time"]) == REMOVED_AT
     assert orders.command("maintain") == Exit.DONE
-    assert orders.tick(told("DEL", 3, "", 14), told("INS", 3, "Joe", 12)) == Exit.DONE
+    assert orders.tick(scene("DEL", 3, "", 14), scene("INS", 3, "Joe", 12)) == Exit.DONE
     expected.append(("delete", 3, None, None))
     assert orders.changes == expected and orders.current == [(4, "Ada", "p")]
 
     approved = ["--table", "dbo.orders", "--approved-by", "Ada", "--reason", "x", "--wait", "0", "--request", "a"]
     codes = [orders.command("reload-table", *approved) for _ in range(6)]
     assert codes[-1] == Exit.DONE, capsys.readouterr().out
-    assert orders.tick(told("INS", 9, "late", 20)) == Exit.DONE
+    assert orders.tick(scene("INS", 9, "late", 20)) == Exit.DONE
     assert orders.changes == [*expected, ("insert", 9, "late", "p")]
 
     forget(orders.pipeline)
     code, text = said(capsys, orders.pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.DONE, text
-    assert orders.tick(told("UPD", 9, "new", 21), told("INS", 9, "late", 20)) == Exit.DONE
+    assert orders.tick(scene("UPD", 9, "new", 21), scene("INS", 9, "late", 20)) == Exit.DONE
     assert orders.changes == [*expected, ("insert", 9, "late", "p"), ("update", 9, "new", "p")]
     assert orders.command("reconcile") == Exit.DONE, capsys.readouterr().out
 
@@ -154,9 +154,9 @@ def test_a_history_may_be_declared_later_and_begins_with_the_next_change_g194(
 ) -> None:
     """G-194: even with a delete, which shows its key only."""
     orders = Histories(tmp_path, spark, ORDERS)
-    assert orders.tick(told("INS", 1, "one", 1), told("INS", 2, "two", 2)) == Exit.DONE
+    assert orders.tick(scene("INS", 1, "one", 1), scene("INS", 2, "two", 2)) == Exit.DONE
     declare(orders, history=HISTORY)
-    assert orders.tick(told("DEL", 1, "", 3), told("UPD", 2, "Two", 4)) == Exit.DONE, capsys.readouterr().out
+    assert orders.tick(scene("DEL", 1, "", 3), scene("UPD", 2, "Two", 4)) == Exit.DONE, capsys.readouterr().out
     expected = [("delete", 1, None, None), ("update", 2, "Two", "p")]
     assert orders.changes == expected
     assert orders.command("reconcile") == Exit.DONE, capsys.readouterr().out
@@ -172,12 +172,12 @@ def test_a_history_may_be_declared_later_and_begins_with_the_next_change_g194(
     approved = ["--table", "dbo.orders (history)", "--approved-by", "Ada", "--reason", "x", "--wait", "0"]
     codes = [orders.command("reload-table", *approved, "--request", "a") for _ in range(6)]
     assert codes[-1] == Exit.DONE, capsys.readouterr().out
-    assert orders.tick(told("UPD", 2, "TWO", 5)) == Exit.DONE, capsys.readouterr().out
+    assert orders.tick(scene("UPD", 2, "TWO", 5)) == Exit.DONE, capsys.readouterr().out
     assert orders.changes == [*expected, ("update", 2, "TWO", "p")]
 
     declare(orders, history=None)
     codes = [orders.command("drop-table", *approved, "--request", "b") for _ in range(6)]
-    assert codes[-1] == Exit.DONE == orders.tick(told("UPD", 2, "end", 6)), capsys.readouterr().out
+    assert codes[-1] == Exit.DONE == orders.tick(scene("UPD", 2, "end", 6)), capsys.readouterr().out
     assert orders.current == [(2, "end", "p")] and not (orders.pipeline.zone / "dbo.schema" / "orders_history").exists()
     assert orders.command("reconcile") == Exit.DONE, capsys.readouterr().out
 
@@ -298,8 +298,8 @@ def test_a_late_change_splits_the_version_that_it_belongs_to_g195(tmp_path: Path
     """G-195, G-05: in one batch or in many, in any order, with repetitions: the same versions."""
     move = event("UPD", {"id": "4", "name": "moved", "photo": "p"}, {"id": "1"}, cols=COLS, commit=8) + b"\n"
     story = [
-        told("INS", 1, "one", 1), told("UPD", 1, "two", 2), told("UPD", 1, "three", 3), told("DEL", 1, "", 5),
-        told("INS", 1, "back", 6), move, told("DEL", 9, "", 9), told("INS", 3, "end", 99),
+        scene("INS", 1, "one", 1), scene("UPD", 1, "two", 2), scene("UPD", 1, "three", 3), scene("DEL", 1, "", 5),
+        scene("INS", 1, "back", 6), move, scene("DEL", 9, "", 9), scene("INS", 3, "end", 99),
     ]  # fmt: skip
     expected = [
         (1, "one", True, True),
@@ -328,7 +328,7 @@ def test_loaded_rows_are_the_first_versions_and_a_lost_ledger_is_made_again_g195
     orders = Versions(tmp_path / "shop", spark, {**ORDERS, "initial_load": LOAD, "history": SCD2})
     assert orders.command("initial-load") == Exit.DONE == orders.command("tick"), capsys.readouterr().out
     assert orders.versions == [(1, "Ada", False, False), (2, "Eve", False, False)]
-    assert orders.tick(told("UPD", 1, "Joe", 11), told("DEL", 2, "", 12)) == Exit.DONE
+    assert orders.tick(scene("UPD", 1, "Joe", 11), scene("DEL", 2, "", 12)) == Exit.DONE
     expected = [(1, "Ada", False, True), (1, "Joe", True, False), (2, "Eve", False, True)]
     assert orders.versions == expected
     assert orders.command("maintain") == Exit.DONE == orders.command("reconcile"), capsys.readouterr().out
@@ -336,7 +336,7 @@ def test_loaded_rows_are_the_first_versions_and_a_lost_ledger_is_made_again_g195
     forget(orders.pipeline)
     code, text = said(capsys, orders.pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.DONE, text
-    assert orders.tick(told("UPD", 1, "late", 10), told("UPD", 1, "Joe", 11)) == Exit.DONE, capsys.readouterr().out
+    assert orders.tick(scene("UPD", 1, "late", 10), scene("UPD", 1, "Joe", 11)) == Exit.DONE, capsys.readouterr().out
     expected[1:1] = [(1, "late", True, True)]
     assert orders.versions == expected
 
@@ -348,7 +348,7 @@ def test_loaded_rows_are_the_first_versions_and_a_lost_ledger_is_made_again_g195
 
 
 @pytest.mark.parametrize("form", ["changes", "scd2"])
-def test_a_history_ends_at_a_whole_transaction_g194_g195_c88(form: str, tmp_path: Path, spark: Any) -> None:
+def test_a_history_ends_at_a_complete_transaction_g194_g195_c88(form: str, tmp_path: Path, spark: Any) -> None:
     """G-194, G-195, I4: what it shows are the changes of the source up to a commit."""
     made = random_history(95, 60)
     tables, shows, expects = TABLES, shown, expected_changes
@@ -401,13 +401,13 @@ def test_maintenance_drops_what_changes_need_no_more_and_keeps_versions_g194_g19
     """G-05, G-194, G-195: the end of a version may be published again only while the log has its row."""
     table = {**ORDERS, "history": {**HISTORY, "form": form}}
     orders = Versions(tmp_path, spark, table)
-    assert orders.tick(told("INS", 1, "one", 1)) == Exit.DONE
+    assert orders.tick(scene("INS", 1, "one", 1)) == Exit.DONE
     grow_old(orders.pipeline, 99)
-    assert orders.tick(told("UPD", 1, "two", 2)) == Exit.DONE
+    assert orders.tick(scene("UPD", 1, "two", 2)) == Exit.DONE
     grow_old(orders.pipeline, 100)
     done = maintain(orders.pipeline.mirror, orders.pipeline.ledger)
     assert done.dropped_batch == dropped, done
-    assert orders.tick(told("UPD", 1, "three", 3)) == Exit.DONE == orders.tick(told("UPD", 1, "three", 3))
+    assert orders.tick(scene("UPD", 1, "three", 3)) == Exit.DONE == orders.tick(scene("UPD", 1, "three", 3))
     found = in_order(orders.pipeline.mirrored("dbo", "orders_history"), ["_position"])
     assert [row["name"] for row in found] == ["one", "two", "three"]
     assert orders.command("reconcile") == Exit.DONE

@@ -145,14 +145,14 @@ def test_change_tables_in_a_database_are_found_by_their_suffix_and_headers(
     monkeypatch.setenv("AIRFLOW_CONN_QLIK_TARGET", connection_of(postgres))
     source = "format: qlik-change-table, transport: jdbc, connection: qlik_target"
     file = tmp_path / "mirrors" / "offices.yaml"
-    told = ["--source", f"{source}, partitions: control.attrep_cdc_partitions"]
-    assert main(["init", str(file), *told]) == Exit.DONE
+    story = ["--source", f"{source}, partitions: control.attrep_cdc_partitions"]
+    assert main(["init", str(file), *story]) == Exit.DONE
     (table,) = load_mirror(file).tables
     assert (table.source, table.key) == ("dbo.district_offices", ("office_id",))
     offices_equal(mirrored(tmp_path, "offices"), shared_data / "district_offices_part" / "final.parquet")
 
 
-def test_the_catalog_tells_what_the_stream_does_not(
+def test_the_catalog_shows_what_the_stream_does_not(
     tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-50, C-77: keys, tables without changes as comments, and columns whose type cannot be loaded are left out.
@@ -175,8 +175,8 @@ def test_the_catalog_tells_what_the_stream_does_not(
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", connection_of(reader))
     topic = f"sales-{uuid4().hex[:8]}"
     kafka.create_topic(topic, 2)
-    told = event("INS", {"b": "1", "a b": "2"}, cols=[("b", "int"), ("a b", "int")], schema="sales")
-    kafka.publish(topic, [(1, None, told)])
+    story = event("INS", {"b": "1", "a b": "2"}, cols=[("b", "int"), ("a b", "int")], schema="sales")
+    kafka.publish(topic, [(1, None, story)])
     file = tmp_path / "mirrors" / "sales.yaml"
     source = f"format: sqlserver-ces, transport: kafka, connection: broker, topics: [{topic}]"
     assert main(["init", str(file), "--source", source, "--database", "shop"]) == Exit.DONE

@@ -70,7 +70,7 @@ def refused(code: str, act: Callable[[], Any], kind: type[MirroringError] = Term
     with pytest.raises(kind) as caught:
         act()
     assert caught.value.code == code
-    assert caught.value.where and caught.value.way_out
+    assert caught.value.where and caught.value.next_step
     return caught.value
 
 
@@ -176,7 +176,7 @@ def test_a_first_look_begins_where_the_topic_begins(kafka: KafkaBroker, place: P
 
 
 @pytest.mark.parametrize("ids", [True, False], ids=["with topic ids", "without"])
-def test_a_topic_made_anew_is_told(kafka: KafkaBroker, place: Place, ids: bool) -> None:
+def test_a_topic_made_again_is_reported(kafka: KafkaBroker, place: Place, ids: bool) -> None:
     """I28: by its id even when it is longer than the old one was; without ids once it is shorter."""
     topic, ledger = next(TOPICS), Ledger()
     kafka.create_topic(topic)
@@ -194,7 +194,7 @@ def test_a_topic_made_anew_is_told(kafka: KafkaBroker, place: Place, ids: bool) 
     refused("MESSAGES_LOST", lambda: list(read_range(pinned, ranges[-1])))
 
 
-def test_a_partition_that_is_gone_means_a_topic_made_anew(kafka: KafkaBroker, place: Place) -> None:
+def test_a_partition_that_is_gone_means_a_topic_made_again(kafka: KafkaBroker, place: Place) -> None:
     topic = next(TOPICS)
     kafka.create_topic(topic)
     error = refused(
@@ -251,7 +251,7 @@ def test_a_topic_that_is_missing_is_named(kafka: KafkaBroker, place: Place) -> N
         ("CONNECTION_INVALID", {"extra": {"socket.timeout.ms": "soon"}}),
     ],
 )
-def test_a_refused_login_and_a_wrong_authority_are_told_at_once_and_without_secrets(
+def test_a_refused_login_and_a_wrong_authority_are_reported_at_once_and_without_secrets(
     kafka: KafkaBroker, place: Place, code: str, changes: dict[str, Any], tmp_path: Path, capfd: Any
 ) -> None:
     """C-91, I30: in the driver and in a worker."""

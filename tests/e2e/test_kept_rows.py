@@ -76,7 +76,7 @@ def test_spark_s_workers_keep_the_same_rows_g192(tmp_path: Path, spark_workers: 
     assert assert_kept(mirrored("ces", made, tmp_path, spark_workers, TABLES), made) > 20
 
 
-def test_a_transaction_is_kept_as_a_whole_g192_c88(tmp_path: Path, spark: Any) -> None:
+def test_a_transaction_is_kept_as_a_complete_g192_c88(tmp_path: Path, spark: Any) -> None:
     """G-192, I4: what the target shows is the source at a commit, deleted rows included."""
     made = random_history(95, 60)
     pipeline = Pipeline(tmp_path, spark, TABLES, source=PARTITIONED, consistency="transaction")
@@ -86,7 +86,7 @@ def test_a_transaction_is_kept_as_a_whole_g192_c88(tmp_path: Path, spark: Any) -
     assert gone > 10
 
 
-def told(operation: str, key: int, name: str, at: int, photo: str | None = "p") -> bytes:
+def scene(operation: str, key: int, name: str, at: int, photo: str | None = "p") -> bytes:
     row = {"id": str(key), "name": name, "photo": photo}
     images = (None, {"id": str(key)}) if operation == "DEL" else (row, None if operation == "INS" else {"id": str(key)})
     return event(operation, *images, cols=COLS, commit=at) + b"\n"
@@ -133,7 +133,7 @@ def test_loaded_rows_stay_and_a_proof_does_not_miss_them_at_the_source_g192(
     extra = {"operation": "_operation"}
     orders = Orders(tmp_path / "shop", spark, {**ORDERS, "initial_load": load, "extra_columns": extra})
     assert orders.command("initial-load") == Exit.DONE, capsys.readouterr().out
-    assert orders.tick(told("DEL", 2, "", 11), told("UPD", 3, "new", 12), told("DEL", 3, "", 13)) == Exit.DONE
+    assert orders.tick(scene("DEL", 2, "", 11), scene("UPD", 3, "new", 12), scene("DEL", 3, "", 13)) == Exit.DONE
     postgres.execute("DELETE FROM orders WHERE id in (2, 3)")
     alive = [(n, f"n{n}", "p", "None", "load") for n in (1, 4, 5)]
     two, three = (2, "n2", "p", REMOVED_AT, "delete"), (3, "new", "p", REMOVED_AT, "delete")
@@ -141,7 +141,7 @@ def test_loaded_rows_stay_and_a_proof_does_not_miss_them_at_the_source_g192(
     assert orders.command("prove") == Exit.DONE, capsys.readouterr().out
     assert orders.command("maintain") == Exit.DONE
 
-    assert orders.tick(told("INS", 2, "back", 14, None)) == Exit.DONE
+    assert orders.tick(scene("INS", 2, "back", 14, None)) == Exit.DONE
     postgres.execute("INSERT INTO orders VALUES (2, 'back')", "DELETE FROM orders WHERE id = 4")
     assert orders.rows()[1] == (2, "back", None, "None")
     capsys.readouterr()
@@ -157,7 +157,7 @@ def test_loaded_rows_stay_and_a_proof_does_not_miss_them_at_the_source_g192(
     forget(orders.pipeline)
     code, text = said(capsys, orders.pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.DONE, text
-    assert orders.tick(told("DEL", 5, "", 20), told("DEL", 5, "", 20)) == Exit.DONE, capsys.readouterr().out
+    assert orders.tick(scene("DEL", 5, "", 20), scene("DEL", 5, "", 20)) == Exit.DONE, capsys.readouterr().out
     postgres.execute("DELETE FROM orders WHERE id = 5")
     assert orders.rows("_operation")[4] == (5, "n5", "p", REMOVED_AT, "delete")
     assert orders.command("prove") == Exit.DONE == orders.command("reconcile"), capsys.readouterr().out
@@ -166,10 +166,10 @@ def test_loaded_rows_stay_and_a_proof_does_not_miss_them_at_the_source_g192(
 def test_changes_of_one_key_end_alike_however_they_come_g192(tmp_path: Path, spark: Any) -> None:
     """G-192, G-05: in one batch or in many, late ones, a row that was never read; another name for the column."""
     story = [
-        told("INS", 1, "one", 1), told("DEL", 1, "", 2),
-        told("INS", 2, "two", 3), told("UPD", 2, "Two", 5), told("DEL", 2, "", 6),
-        told("INS", 3, "three", 7), told("DEL", 3, "", 8), told("INS", 3, "Three", 9),
-        told("DEL", 4, "", 10), told("INS", 9, "end", 99),
+        scene("INS", 1, "one", 1), scene("DEL", 1, "", 2),
+        scene("INS", 2, "two", 3), scene("UPD", 2, "Two", 5), scene("DEL", 2, "", 6),
+        scene("INS", 3, "three", 7), scene("DEL", 3, "", 8), scene("INS", 3, "Three", 9),
+        scene("DEL", 4, "", 10), scene("INS", 9, "end", 99),
     ]  # fmt: skip
     expected = [(1, "one", "p", True), (2, "Two", "p", True), (3, "Three", "p", False), (9, "end", "p", False)]
     orders = [[*range(10)], [0, 1, 2, 4, 3, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]
@@ -187,8 +187,8 @@ def test_changes_of_one_key_end_alike_however_they_come_g192(tmp_path: Path, spa
 def test_partial_rows_are_completed_before_they_are_kept_g192_g04(tmp_path: Path, spark: Any) -> None:
     orders = Orders(tmp_path, spark, {**ORDERS, "complete_rows": True})
     part = event("UPD", {"id": "1", "name": "new"}, {"id": "1"}, cols=COLS[:2], commit=2) + b"\n"
-    assert orders.tick(told("INS", 1, "one", 1), part) == Exit.DONE
-    assert orders.tick(told("DEL", 1, "", 5)) == Exit.DONE
+    assert orders.tick(scene("INS", 1, "one", 1), part) == Exit.DONE
+    assert orders.tick(scene("DEL", 1, "", 5)) == Exit.DONE
     late = event("UPD", {"id": "1", "photo": "late"}, {"id": "1"}, cols=COLS[::2], commit=3) + b"\n"
     assert orders.tick(late) == Exit.DONE
     assert orders.rows() == [(1, "new", "late", REMOVED_AT)]
@@ -202,12 +202,12 @@ def test_the_setting_changes_by_a_rebuild_and_nothing_is_kept_by_halves_g192(
     (tmp_path / "shop" / "export.csv").write_text("id,name,photo\n1,Ada,p\n2,Eve,p\n")
     load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(COLS)}
     orders = Orders(tmp_path / "shop", spark, {**ORDERS, "on_delete": "remove", "initial_load": load})
-    assert orders.command("initial-load") == Exit.DONE == orders.tick(told("INS", 3, "three", 10))
+    assert orders.command("initial-load") == Exit.DONE == orders.tick(scene("INS", 3, "three", 10))
 
     declare(orders, on_delete="keep")
-    assert orders.tick(told("DEL", 3, "", 11)) == Exit.DONE
+    assert orders.tick(scene("DEL", 3, "", 11)) == Exit.DONE
     assert orders.rows()[2] == (3, "three", "p", REMOVED_AT), "its insert is in the log"
-    assert orders.tick(told("DEL", 2, "", 12)) == Exit.TABLES_STOPPED
+    assert orders.tick(scene("DEL", 2, "", 12)) == Exit.TABLES_STOPPED
     assert orders.stop == "ROW_INCOMPLETE" and len(orders.rows()) == 3
     (tmp_path / "shop" / "export.csv").write_text("id,name,photo\n1,Ada,p\n")
     declare(orders, initial_load={**load, "stream_from": lsn(20)})
@@ -217,7 +217,7 @@ def test_the_setting_changes_by_a_rebuild_and_nothing_is_kept_by_halves_g192(
             break
         orders.command("tick")
     assert orders.rows() == [(1, "Ada", "p", "None")], "a load begins with what is there"
-    assert orders.tick(told("INS", 4, "four", 30), told("DEL", 1, "", 31)) == Exit.DONE, capsys.readouterr().out
+    assert orders.tick(scene("INS", 4, "four", 30), scene("DEL", 1, "", 31)) == Exit.DONE, capsys.readouterr().out
     assert orders.rows() == [(1, "Ada", "p", REMOVED_AT), (4, "four", "p", "None")]
     declare(orders, on_delete="remove")
     orders.command("tick")
@@ -228,7 +228,7 @@ def test_the_setting_changes_by_a_rebuild_and_nothing_is_kept_by_halves_g192(
 def test_no_load_drops_kept_rows_before_a_person_asks_for_it_g192_g68(
     tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
 ) -> None:
-    """G-192, G-68: neither source nor load have them any more; the one who asks is told."""
+    """G-192, G-68: neither source nor load have them any more; the one who asks is reported."""
     connect(monkeypatch, postgres, postgres.port)
     postgres.execute(
         "DROP TABLE IF EXISTS orders",
@@ -238,7 +238,7 @@ def test_no_load_drops_kept_rows_before_a_person_asks_for_it_g192_g68(
     load = {"format": "jdbc", "connection": "shop_db", "table": "public.orders"}
     publish = {"on_schema_change": "reload"}
     orders = Orders(tmp_path / "shop", spark, {**ORDERS, "initial_load": load}, publish=publish)
-    assert orders.command("initial-load") == Exit.DONE == orders.tick(told("DEL", 1, "", 11)), capsys.readouterr().out
+    assert orders.command("initial-load") == Exit.DONE == orders.tick(scene("DEL", 1, "", 11)), capsys.readouterr().out
     postgres.execute("DELETE FROM orders WHERE id = 1")
 
     declare(orders, where="id < 9")

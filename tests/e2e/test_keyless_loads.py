@@ -108,17 +108,17 @@ def test_nothing_changed_between_export_and_stream_until_the_stream_has_begun_g1
     log = Log(tmp_path, spark, stream_from="beginning", handover="quiesced")
     log.send("1.jsonl", *STREAM)
     assert log.command("initial-load") == Exit.DONE and log.command("tick") == Exit.DONE
-    told = Counter((key, text) for _, key, text in STREAM)
-    assert log.rows() == Counter(OLD) + told
+    story = Counter((key, text) for _, key, text in STREAM)
+    assert log.rows() == Counter(OLD) + story
     # A load that is made anew may hold what the stream told: it is refused before anything is deleted.
     reload = ("reload-table", "--table", "dbo.log", "--reason", "r", "--approved-by", "Ada", "--request", "r1")
     assert log.command(*reload) == Exit.TERMINAL and "STREAM_FROM_INVALID" in capsys.readouterr().err
-    assert log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + told
+    assert log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + story
     log.exported([*OLD, *((key, text) for _, key, text in STREAM if key == 3)])
     log.declare(stream_from=lsn(20), handover="exact")
     for _ in range(4):
         code = log.command(*reload, "--wait", "0")
-    assert code == log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + told
+    assert code == log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + story
 
 
 def test_a_database_at_rest_is_loaded_until_the_stream_begins_g127(
@@ -141,8 +141,8 @@ def test_a_database_at_rest_is_loaded_until_the_stream_begins_g127(
     log.declare(handover="quiesced")
     assert log.command("initial-load") == Exit.DONE and log.rows() == Counter(OLD)
     log.send("1.jsonl", *STREAM)
-    told = Counter((key, text) for _, key, text in STREAM)
-    assert log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + told
+    story = Counter((key, text) for _, key, text in STREAM)
+    assert log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + story
     reload = ("reload-table", "--table", "dbo.log", "--reason", "r", "--approved-by", "Ada", "--request", "r1")
     assert log.command(*reload) == Exit.TERMINAL and "STREAM_FROM_INVALID" in capsys.readouterr().err
 

@@ -75,7 +75,7 @@ def test_a_row_that_is_committed_late_comes_without_a_newer_one(items: Items) ->
     assert (items.tick(), items.rows()) == (0, {1: "one", 2: "two", 3: "newest"})
 
 
-def test_a_late_row_without_a_place_in_the_order_is_told(items: Items) -> None:
+def test_a_late_row_without_a_place_in_the_order_is_reported(items: Items) -> None:
     """T-10, T-18: it lies in no interval, and is read all the same."""
     items.commit(sequence(3), "I", 3, "three")
     items.tick()

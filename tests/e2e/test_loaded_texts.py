@@ -45,7 +45,7 @@ def load_anew(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "hash"])
-def test_a_database_that_tells_fewer_digits_stops_and_is_loaded_by_the_types_of_the_stream_g114(
+def test_a_database_that_shows_fewer_digits_stops_and_is_loaded_by_the_types_of_the_stream_g114(
     kind: str,
     tmp_path: Path,
     spark: Any,

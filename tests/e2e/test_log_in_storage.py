@@ -168,12 +168,12 @@ def test_a_creation_whose_answer_was_lost_is_found_again(storage: Storage, monke
 
 
 @pytest.mark.parametrize(
-    ("rights", "told"), [("rl", "nothing can be written"), ("rlwc", "nothing can be deleted"), ("rlwcd", "")]
+    ("rights", "story"), [("rl", "nothing can be written"), ("rlwc", "nothing can be deleted"), ("rlwcd", "")]
 )
 def test_a_check_tries_to_write_and_to_delete_where_the_log_will_be(
-    rights: str, told: str, storage_servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    rights: str, story: str, storage_servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """S-24: a login that may only read is told before the first run, and nothing is left of the trial."""
+    """S-24: a login that may only read is reported before the first run, and nothing is left of the trial."""
     from azure.storage.blob import generate_container_sas
 
     storage = storage_servers.new("azure")
@@ -183,10 +183,10 @@ def test_a_check_tries_to_write_and_to_delete_where_the_log_will_be(
     connection = {"conn_type": "wasb", "host": given["host"], "extra": {"sas_token": sas}}
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(connection))
     pipeline = Pipeline(tmp_path, None, TABLES, change_log=at(storage, "the log"))
-    assert main(["check", str(pipeline.file)]) == (Exit.USAGE if told else Exit.DONE)
+    assert main(["check", str(pipeline.file)]) == (Exit.USAGE if story else Exit.DONE)
     said = "".join(capsys.readouterr())
-    assert told in said and ("ACCESS_DENIED" in said) == bool(told) and "sig=" not in said
-    assert len(list(storage.place().store.objects(storage.place().key))) == ("deleted" in told)
+    assert story in said and ("ACCESS_DENIED" in said) == bool(story) and "sig=" not in said
+    assert len(list(storage.place().store.objects(storage.place().key))) == ("deleted" in story)
 
 
 @pytest.mark.parametrize("kind", KINDS)

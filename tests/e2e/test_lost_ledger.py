@@ -50,8 +50,8 @@ def published(folder: Path, spark: Any) -> Pipeline:
 def said(capsys: Any, pipeline: Pipeline, command: str, *more: str) -> tuple[int, str]:
     capsys.readouterr()
     code = command_line([command, str(pipeline.file), *more])
-    told = capsys.readouterr()
-    return code, told.out + told.err
+    story = capsys.readouterr()
+    return code, story.out + story.err
 
 
 @pytest.mark.parametrize("how", ["no file", "empty file", "new ledger", "another url"])
@@ -105,7 +105,7 @@ def test_an_older_ledger_is_behind_the_log_also_when_the_source_has_nothing_new(
     assert [found["name"] for found in orders(pipeline)] == ["Ada", "Eve"]
 
 
-def test_a_change_log_that_is_gone_is_not_begun_anew(tmp_path: Path, spark, capsys: Any) -> None:
+def test_a_change_log_that_is_gone_is_not_begun_again(tmp_path: Path, spark, capsys: Any) -> None:
     """G-31, I29: the ledger knows batches that no log holds; restored, it goes on."""
     pipeline = published(tmp_path, spark)
     pipeline.log.rename(tmp_path / "moved")

@@ -14,11 +14,11 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.dead_letters import accept_letters
 from open_mirroring.ledger.decisions import resume_table
-from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.protocols.backfilling import Backfill, Interval
 from spark_jobs.changelog.change_log import ChangeLog
-from spark_jobs.letters.open_letters import read_open_letters
+from spark_jobs.dead_letters.open_letters import read_open_letters
 from spark_jobs.maintain import maintain
 from spark_jobs.reconcile_sequence import reconcile_deep
 from tests.e2e.test_histories import TABLES, assert_mirrored, history

@@ -89,7 +89,7 @@ def test_a_task_that_waited_while_an_operator_finished_its_reset_begins_no_secon
     assert events(pipeline).count("RESET_REQUESTED") == 2
 
 
-def test_a_rebuilding_that_stopped_begins_anew_only_for_another_request(tmp_path: Path, spark) -> None:
+def test_a_rebuilding_that_stopped_begins_again_only_for_another_request(tmp_path: Path, spark) -> None:
     """G-30: one approval deletes once, also when what it built was stopped."""
     pipeline = begun(tmp_path, spark)
     for _ in range(2):

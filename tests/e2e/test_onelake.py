@@ -97,9 +97,9 @@ def test_the_login_travels_to_workers_in_memory_only(
     assert len(handed) >= 3, "reading, staging, and reading back"
     token = server.tokens.issue("https://storage.azure.com", CLIENT)[:20]
     kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    told = f"{published}{found}{caplog.text}".encode()
+    story = f"{published}{found}{caplog.text}".encode()
     for secret in (SECRET.encode(), token.encode()):
-        assert not any(secret in place for place in (*handed, *kept, told))
+        assert not any(secret in place for place in (*handed, *kept, story))
 
 
 def test_create_loads_the_first_files_before_it_starts(

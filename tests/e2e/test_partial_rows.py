@@ -17,8 +17,8 @@ def bare(*events: bytes) -> bytes:
     return b"".join(body + b"\n" for body in events)
 
 
-def partly(commit: int, key: str, columns: tuple[tuple[str, str], ...], **told: str) -> bytes:
-    return event("UPD", {"id": key, **told}, {"id": key}, cols=columns, commit=commit)
+def partly(commit: int, key: str, columns: tuple[tuple[str, str], ...], **story: str) -> bytes:
+    return event("UPD", {"id": key, **story}, {"id": key}, cols=columns, commit=commit)
 
 
 def test_partial_rows_stop_their_table_with_the_setting_to_change(tmp_path: Path, spark) -> None:

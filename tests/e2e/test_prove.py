@@ -44,7 +44,7 @@ QLIK = TableDef(
 
 
 class Shop:
-    """Tables in PostgreSQL whose changes are told to a mirror, or not: then somebody has lost them."""
+    """Tables in PostgreSQL whose changes are reported to a mirror, or not: then somebody has lost them."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Shop:
             self._tell("DEL", table, old={"id": str(key)}, pkkey={"id": str(key)})
 
     def deliver(self) -> None:
-        """What was told reaches the place where it is read."""
+        """What was reported reaches the place where it is read."""
         if self.lines:
             self.pipeline.deliver(f"{self.commit:06d}.jsonl", json_lines(self.lines, layout="wrapped"))
             self.lines = []
@@ -202,7 +202,7 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
     assert [(key["key"], key["kind"]) for key in one["keys"]] == [('["300"]', "missing")]
     assert one["unproven"] <= 1
 
-    # It comes to rest, and the lost row is told after all.
+    # It comes to rest, and the lost row is reported after all.
     shop.set("shop.t1", (300, "lost", "1.00"))
     shop.tick()
     found = run(lambda: None)
@@ -462,7 +462,7 @@ def test_one_approval_has_one_effect_wherever_it_was_killed(
     assert (code, found["shop.t1"]["verdict"]) == (Exit.DONE, "EQUAL")
 
 
-def test_a_correction_keeps_transactions_whole(
+def test_a_correction_keeps_transactions_complete(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-45, I4: where transactions are held back it waits for the next commit, unless a later one was seen."""

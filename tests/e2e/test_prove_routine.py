@@ -123,7 +123,7 @@ def test_a_changed_key_is_asked_for_and_a_difference_stays_until_it_is_corrected
     # Nothing is due for days: only what changed is compared. The service applies one change, and loses another.
     shop.set("shop.t1", (5, "applied", "1.00"))
     shop.set("shop.t1", (6, "lost by the service", "1.00"))
-    shop.set("shop.t1", (7, "never told", "1.00"), told=False)
+    shop.set("shop.t1", (7, "never told", "1.00"), story=False)
     shop.tick()
     spoil(shop, "shop.t1", lambda rows: rows.filter(pc.not_equal(rows["id"], 6)))
     code, found = proved(shop, capsys, "--routine")
@@ -203,7 +203,7 @@ def test_the_page_of_the_routine_does_what_it_shows(
     shop = shop_of("shop.t1", split_column="id", chunks=8)
     routine(shop, **yaml.safe_load(setting)["prove"])
     filled(shop, 60)
-    shop.set("shop.t1", (200, "never told", "1.00"), told=False)
+    shop.set("shop.t1", (200, "never told", "1.00"), story=False)
     for _ in range(6):
         assert main(["prove", str(shop.pipeline.file), "--routine"]) in (Exit.DONE, Exit.NOT_EQUAL)
         capsys.readouterr()
@@ -239,7 +239,7 @@ def test_a_difference_stays_where_no_keys_can_be_asked_for(
     shop = shop_of("shop.t1", split_column="id", chunks=4)
     routine(shop)
     filled(shop, 100)
-    shop.set("shop.t1", (1, "never told", "1.00"), told=False)
+    shop.set("shop.t1", (1, "never told", "1.00"), story=False)
     for _ in range(3):
         code, found = proved(shop, capsys, "--routine")
         assert (code, found["shop.t1"]["part"], found["shop.t1"]["different"]) == (Exit.NOT_EQUAL, "11 of 32 ranges", 1)
@@ -270,7 +270,7 @@ def test_a_killed_proof_is_begun_again_and_a_recorded_one_is_not(
     assert compared() == 32
 
 
-def test_a_table_without_ranges_is_proved_whole_once_in_a_cycle(
+def test_a_table_without_ranges_is_proved_complete_once_in_a_cycle(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Between, its changed keys; and nothing where no keys can be asked for. A table that grew is cut again."""
@@ -283,7 +283,7 @@ def test_a_table_without_ranges_is_proved_whole_once_in_a_cycle(
     code, found = proved(shop, capsys, "--routine")
     assert (code, found["shop.t1"]["part"], found["shop.t2"]["part"]) == (Exit.DONE, "all rows", "all rows")
     shop.set("shop.t1", (3, "changed", "3.00"))
-    shop.set("shop.t1", (4, "never told", "3.00"), told=False)
+    shop.set("shop.t1", (4, "never told", "3.00"), story=False)
     shop.tick()
     code, found = proved(shop, capsys, "--routine")
     assert (code, found["shop.t1"]["part"], found["shop.t1"]["rows_source"]) == (
@@ -313,7 +313,7 @@ def test_a_table_that_grows_is_cut_again_once_every_range_came_up(
     for day in range(9):
         if day < 6:
             shop.set("shop.t1", (1_000 * (day + 1), "new", "1.00"))
-            shop.set("shop.t1", (1_000 * (day + 1) + 1, "never told", "1.00"), told=False)
+            shop.set("shop.t1", (1_000 * (day + 1) + 1, "never told", "1.00"), story=False)
             shop.tick()
         _, found = proved(shop, capsys, "--routine")
         assert found["shop.t1"]["part"] != "all rows" and found["shop.t1"]["unproven"] == 0

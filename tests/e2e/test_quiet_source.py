@@ -9,7 +9,7 @@ import pytest
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from spark_jobs.letters.dead_letters import dead_letters
+from spark_jobs.dead_letters.listing import dead_letters
 from tests.ces_messages import event, split
 from tests.pipeline import Pipeline
 

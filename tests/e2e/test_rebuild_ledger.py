@@ -106,7 +106,7 @@ def test_what_is_made_again_is_what_was_lost_g_80(tmp_path: Path, spark: Any, ca
     assert said(capsys, pipeline, "reconcile")[0] == Exit.DONE
 
 
-def test_a_table_that_cannot_be_known_stops_and_is_built_anew_g_80(tmp_path: Path, spark: Any, capsys: Any) -> None:
+def test_a_table_that_cannot_be_known_stops_and_is_built_again_g_80(tmp_path: Path, spark: Any, capsys: Any) -> None:
     """G-80: a file of other rows than the log gives, and a log without records: told, never guessed."""
     pipeline = mirror_of(tmp_path, spark, ORDERS)
     deliver(pipeline, "1.jsonl", *(event("INS", row(n, "Ada"), commit=10 + n) for n in range(1, 5)))

@@ -180,8 +180,8 @@ def test_completed_rows_begin_again_with_the_new_load(tmp_path: Path, spark) -> 
     from spark_jobs.reconcile_sequence import reconcile_deep
 
     def priced(commit: int, number: int, price: str) -> bytes:
-        told = {"id": str(number), "price": price}
-        return event("UPD", told, {"id": str(number)}, cols=(COLS[0], COLS[2]), commit=commit)
+        story = {"id": str(number), "price": price}
+        return event("UPD", story, {"id": str(number)}, cols=(COLS[0], COLS[2]), commit=commit)
 
     names = ["Ada", "Eve", "Kim"]
     rows = [{"id": n, "name": name, "price": Decimal(n)} for n, name in enumerate(names, 1)]
@@ -204,7 +204,7 @@ def test_completed_rows_begin_again_with_the_new_load(tmp_path: Path, spark) -> 
     assert reconcile_deep(pipeline.mirror, pipeline.ledger, spark).findings == []
 
 
-def test_after_maintenance_only_a_load_builds_a_table_anew(tmp_path: Path, spark, capsys: Any) -> None:
+def test_after_maintenance_only_a_load_builds_a_table_again(tmp_path: Path, spark, capsys: Any) -> None:
     """G-05, F-71, I13: what was dropped from the log is in no plan, and in no finding of the deep check."""
     from spark_jobs.maintain import maintain
     from spark_jobs.reconcile_sequence import reconcile_deep
@@ -280,7 +280,7 @@ def test_a_renamed_target_leaves_no_old_table_behind(tmp_path: Path, spark) -> N
     assert [r["name"] for r in pipeline.mirrored("dbo", "sales")] == ["Ada"]
 
 
-def test_what_only_a_load_can_tell_is_refused_before_anything_is_deleted(tmp_path: Path, spark) -> None:
+def test_what_only_a_load_can_show_is_refused_before_anything_is_deleted(tmp_path: Path, spark) -> None:
     """A log without a part of the rows, or of its files, rebuilds nothing."""
     pipeline = mirror_of(tmp_path, spark, ORDERS)
     deliver(pipeline, "a.jsonl", event("INS", row(1, "Ada"), commit=10))
@@ -357,7 +357,7 @@ def test_a_batch_that_was_open_at_the_request_has_to_be_in_the_log_before_the_lo
     assert [r["id"] for r in orders(pipeline)] == [1, 2]
 
 
-def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began_anew(
+def test_a_load_from_the_database_covers_what_comes_late_and_a_stream_that_began_again(
     tmp_path: Path, spark, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-01, G-08: bound before the first row is read; nothing at or below what was logged is published again."""

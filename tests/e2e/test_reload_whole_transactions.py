@@ -19,7 +19,7 @@ def at(commit: int, key: int, name: str = "Ada", operation: str = "INSERT", **mo
 
 
 @pytest.mark.parametrize("approved", ["by the mirror file", pytest.param("by hand", marks=pytest.mark.long)])
-def test_a_load_that_comes_again_in_several_partitions_begins_the_table_anew_k83(
+def test_a_load_that_comes_again_in_several_partitions_begins_the_table_again_k83(
     approved: str, tmp_path: Path, spark: Any
 ) -> None:
     """K-83, K-80, G-125, G-126: its rows and whole transactions behind it, each once, in order."""

@@ -46,7 +46,7 @@ def test_a_lost_number_is_made_again_from_the_log_or_not_at_all_f_40(
     lost.unlink()
     pipeline.service.poll()
     finding = inspect_mirror(pipeline.mirror, pipeline.ledger)[ORDERS]
-    assert (finding.code, finding.lost) == ("FILE_MISSING", (2,)) and "open-mirroring repair" in finding.way_out
+    assert (finding.code, finding.lost) == ("FILE_MISSING", (2,)) and "open-mirroring repair" in finding.next_step
 
     text = pipeline.file.read_text()
     pipeline.file.write_text(text.replace("max_rows_per_file: 2", "max_rows_per_file: 3"))

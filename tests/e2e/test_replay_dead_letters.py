@@ -9,10 +9,10 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.dead_letters import accept_letters, settled_letters
 from open_mirroring.ledger.decisions import resume_table
-from open_mirroring.ledger.letters import accept_letters, settled_letters
-from spark_jobs.letters.dead_letters import dead_letters
-from spark_jobs.letters.open_letters import LetterChoice, read_open_letters
+from spark_jobs.dead_letters.listing import dead_letters
+from spark_jobs.dead_letters.open_letters import LetterChoice, read_open_letters
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.replay_dead_letters import Replayed, replay_letters
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices
@@ -79,7 +79,7 @@ def test_what_today_s_settings_can_read_is_published_as_if_it_always_had_been(tm
     again = replay(pipeline, spark)
     assert (again.batch, again.replayed, pipeline.publish().files) == (None, 0, {})
     assert {folder: pipeline.numbers(folder) for folder in FOLDERS.values()} == numbers
-    assert pipeline.reader.mirror().homeless_rejects == 0
+    assert pipeline.reader.mirror().unnamed_rejects == 0
     assert reconcile_deep(pipeline.mirror, pipeline.ledger, spark).findings == [], "every count still adds up (I1)"
 
 
@@ -116,14 +116,14 @@ def test_reading_a_source_again_settles_the_letters_of_its_messages(tmp_path: Pa
     made = delivered(pipeline, 54, 2)
     pipeline.deliver("2.jsonl", b'{"topic": "t", "partition": 0, "offset": 9, "value": "{broken"}\n')
     pipeline.tick()
-    before = pipeline.reader.mirror().homeless_rejects
+    before = pipeline.reader.mirror().unnamed_rejects
     everything = Backfill(parse_interval("2020-01-01", "2100-01-01"), reread=True)
     pipeline.tick(everything)
-    assert pipeline.reader.mirror().homeless_rejects == before
+    assert pipeline.reader.mirror().unnamed_rejects == before
     mend(pipeline)
     pipeline.tick(everything)
     assert [letter.at.origin for letter in read_open_letters(pipeline.mirror, pipeline.ledger)] == ["t/0"]
-    assert pipeline.reader.mirror().homeless_rejects == 1
+    assert pipeline.reader.mirror().unnamed_rejects == 1
     resume(pipeline)
     pipeline.tick()
     assert_mirrored(pipeline, made)
@@ -153,9 +153,9 @@ def test_letters_that_are_accepted_as_lost_are_no_risk_any_more(tmp_path: Path, 
     pipeline.deliver("0.jsonl", b'{"topic": "t", "partition": 0, "offset": 9, "value": "{broken"}\n')
     pipeline.tick()
     (letter,) = read_open_letters(pipeline.mirror, pipeline.ledger)
-    assert pipeline.reader.mirror().homeless_rejects == 1
+    assert pipeline.reader.mirror().unnamed_rejects == 1
     lost = {letter.at: letter.rows}
     assert accept_letters(pipeline.ledger, pipeline.name, lost, Reason("ann", "a test message")) == 1
     assert accept_letters(pipeline.ledger, pipeline.name, lost, Reason("ann", "a test message")) == 0
-    assert pipeline.reader.mirror().homeless_rejects == 0
+    assert pipeline.reader.mirror().unnamed_rejects == 0
     assert replay(pipeline, spark).batch is None

@@ -32,11 +32,11 @@ def changes(before: dict[str, Row], after: dict[str, Row], commit: int) -> bytes
     if len(moved) == 2 and len(before) == len(after):
         return event("UPD", after[moved[1]], before[moved[0]], cols=COLS, commit=commit) + b"\n"
     images = [(after.get(key), before.get(key)) for key in sorted({*before, *after})]
-    told = [one for one in images if one[0] != one[1]]
+    story = [one for one in images if one[0] != one[1]]
     kinds = {(True, False): "INS", (False, True): "DEL", (True, True): "UPD"}
     events = [
         event(kinds[now is not None, old is not None], now, old, cols=COLS, commit=commit, sequence=at)
-        for at, (now, old) in enumerate(told, 1)
+        for at, (now, old) in enumerate(story, 1)
     ]
     return b"".join(one + b"\n" for one in events)
 

@@ -145,7 +145,7 @@ def test_schemas_of_others_are_dead_letters_of_their_messages_alone_k62(
     assert [found["id"] for found in pipeline.mirrored("dbo", "a")] == [7]
 
 
-def test_a_mirror_file_is_begun_by_what_the_registry_tells(
+def test_a_mirror_file_is_begun_by_what_the_registry_shows(
     tmp_path: Path, registry: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-50, K-04, K-14: tables and columns by the schemas' numbers; a schema tells no key, so the tables wait."""
@@ -158,6 +158,6 @@ def test_a_mirror_file_is_begun_by_what_the_registry_tells(
     messages = render(made, options, Delivery(partitions=3, scheme="key", seed=61))
     (tmp_path / "source" / "1.jsonl").write_bytes(json_lines(messages, layout="wrapped"))
     form = QlikMessageFormat(registry="registry")
-    told = list(form.announced(LineFiles(tmp_path / "source", "wrapped").sample(1000)))
-    assert {f"{one.schema}.{one.table}" for one in told} == {table["source"] for table in TABLES}
-    assert all(one.columns and one.key is None for one in told if one.columns)
+    story = list(form.announced(LineFiles(tmp_path / "source", "wrapped").sample(1000)))
+    assert {f"{one.schema}.{one.table}" for one in story} == {table["source"] for table in TABLES}
+    assert all(one.columns and one.key is None for one in story if one.columns)

@@ -1,4 +1,4 @@
-"""What the mirror file says anew between two runs is told by the next run, although no change of the table comes."""
+"""A setting that changes between two runs is reported by the next run, although no change of the table comes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reset(pipeline: Pipeline, source: str, request: str = "r1") -> int:
     return command(pipeline, "reload-table", "--table", source, *asked)
 
 
-def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
+def test_a_quiet_table_shows_at_once_what_types_and_columns_say_again_g129_g141(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A text that is none any more; a column and a pattern that are taken from now on, told until a load has them."""
@@ -47,10 +47,10 @@ def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
     redeclare(pipeline, ORDERS, {**OTHER, "columns": ["id", "name", "price"]}, NAMED)
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.ON_HOLD, "the table is not what the mirror file says (G-129)"
-    told = capsys.readouterr()
-    assert "`types` no longer lands 'price' as string" in told.err
-    assert "dbo.notes: column 'price' unverified since `columns` includes it" in told.out
-    assert "dbo.named: columns like 'pr*' unverified since `columns` includes it" in told.out
+    story = capsys.readouterr()
+    assert "`types` no longer lands 'price' as string" in story.err
+    assert "dbo.notes: column 'price' unverified since `columns` includes it" in story.out
+    assert "dbo.named: columns like 'pr*' unverified since `columns` includes it" in story.out
     for _ in range(4):
         code = command(pipeline, "tick")
     assert code == Exit.DONE and [str(one["price"]) for one in orders(pipeline)] == ["1.00"]
@@ -105,8 +105,8 @@ def test_an_export_that_is_older_than_what_was_ignored_is_refused_g140(
     assert command(pipeline, "initial-load") == Exit.TABLES_STOPPED
     assert "STREAM_FROM_INVALID" in capsys.readouterr().out
     command(pipeline, "status")
-    assert "the initial load is not complete; it was refused" in (told := capsys.readouterr().out)
-    assert "STREAM_FROM_INVALID: " in told, "whoever looks later sees what the run said"
+    assert "the initial load is not complete; it was refused" in (story := capsys.readouterr().out)
+    assert "STREAM_FROM_INVALID: " in story, "whoever looks later sees what the run said"
     assert command(pipeline, "tick") == Exit.ON_HOLD
     deliver(pipeline, "2.jsonl", insert(2, 13, "notes"))
     assert command(pipeline, "tick") == Exit.ON_HOLD, "others were published, and a load waits for somebody (G-139)"
@@ -163,11 +163,11 @@ def test_another_database_stops_the_table_and_what_was_ignored_meanwhile_is_a_lo
     deliver(pipeline, "2.jsonl", insert(2, 11), event("INS", row(9, "Bo"), commit=12, db="other"))
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
-    told = capsys.readouterr().out
-    assert "SENDER_OTHER" in told and "`source` no longer names database 'shop'. What" in told
+    story = capsys.readouterr().out
+    assert "SENDER_OTHER" in story and "`source` no longer names database 'shop'. What" in story
     assert [one["id"] for one in orders(pipeline)] == [1]
     read("shop")
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
-    told = capsys.readouterr().out
-    assert "CHANGES_IGNORED: 1 message of it, in batches 2 to 2" in told
-    assert "dbo.orders: rows unverified up to batch 2: `source` no longer names database 'other'. What" in told
+    story = capsys.readouterr().out
+    assert "CHANGES_IGNORED: 1 message of it, in batches 2 to 2" in story
+    assert "dbo.orders: rows unverified up to batch 2: `source` no longer names database 'other'. What" in story

@@ -117,7 +117,7 @@ def loaded_table(folder: Path, name: str, types: Mapping[str, str], **settings: 
 def test_a_load_of_a_column_that_is_never_streamed_is_refused_at_once(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """C-77: by `check`, which is told the types, and by `initial-load` before it reads."""
+    """C-77: by `check`, which is reported the types, and by `initial-load` before it reads."""
     types = {"id": "int", "doc": "XML"}
     tables = [
         loaded_table(tmp_path / "x", "orders", types),

@@ -101,7 +101,7 @@ def test_a_row_of_another_table_is_never_made_a_row_of_the_one_announced_k15_k60
     lines.pipeline.make_overdue()
     lines.send(of(A, 4, number=9))
     lines.tick()
-    assert lines.codes() == [("TABLE_UNTOLD", None)] and lines.rows("a") == landed(1, 4)
+    assert lines.codes() == [("TABLE_UNNAMED", None)] and lines.rows("a") == landed(1, 4)
     assert main(["check", str(lines.pipeline.file)]) == Exit.DONE
 
     text = lines.pipeline.file.read_text().replace("  target: dbo/b\n", "  target: dbo/b\n  topic: t\n")

@@ -42,7 +42,7 @@ def failed(code: str, act: Callable[[], Any], kind: type[MirroringError]) -> Mir
     with pytest.raises(kind) as caught:
         act()
     assert caught.value.code == code, caught.value
-    assert caught.value.where and caught.value.way_out
+    assert caught.value.where and caught.value.next_step
     return caught.value
 
 
@@ -220,7 +220,7 @@ def test_a_topic_that_lost_messages_stops_its_mirror_alone(
     assert in_order(beside.mirrored("dbo", "orders"), ["id"]) == landed(range(1, 13), "Ada")
 
 
-def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
+def test_messages_lost_behind_a_bound_batch_are_reported_and_the_batch_stays_open(
     tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I28: between bind and read; never an incomplete batch."""

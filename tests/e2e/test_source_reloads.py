@@ -226,7 +226,7 @@ def test_a_quiet_load_has_ended_and_a_second_load_before_any_change_is_accepted_
     assert ticked(lines) == Exit.DONE and lines.rows("a") == landed(1, 2, 4)
 
 
-def test_a_decision_that_the_log_cannot_follow_is_told_by_the_stop_g125(tmp_path: Path, spark: Any) -> None:
+def test_a_decision_that_the_log_cannot_follow_is_reported_by_the_stop_g125(tmp_path: Path, spark: Any) -> None:
     """The page, and a run in Airflow, record the decision alone; the next run finds out."""
     lines = Lines(tmp_path, spark, **WATCHED)
     lines.send(MD_A, (0, load(A, 1)), (1, load(A, 2)), (0, of(A, 1, "new", "UPDATE", number=5, changeMask="02")))
@@ -284,7 +284,7 @@ def full_load(folder: Path, *rows: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("truncated", [False, True])
-def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t31_g128(
+def test_a_full_load_beside_change_tables_begins_the_table_again_with_its_load_t31_g128(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str], truncated: bool
 ) -> None:
     """The changes of the new `load` were read before anybody decided: nothing of them is lost, whichever came first."""

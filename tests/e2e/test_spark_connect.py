@@ -65,7 +65,7 @@ def test_a_history_over_spark_connect(
 
 @pytest.mark.long
 @pytest.mark.parametrize("address", ["sc://127.0.0.1:1/;token=canary-7f3a", "https://canary-7f3a@server:15002"])
-def test_a_server_that_is_not_there_is_told_without_its_token(address: str, tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_is_reported_without_its_token(address: str, tmp_path: Path) -> None:
     """S-14, S-15: a transient error, and soon; so is an address that is none."""
     pipeline = Pipeline(tmp_path / "mirror", None, TABLES)  # type: ignore[arg-type]
     pipeline.deliver("0.jsonl", b"{}\n")

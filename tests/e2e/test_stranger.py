@@ -89,8 +89,8 @@ def test_readme_and_tutorial_run_word_by_word_where_only_python_java_and_make_ar
     tutorial = (clone / "docs" / "tutorial.md").read_text(encoding="utf-8")
     assert "`make setup`" in tutorial
     commands = ["make setup", *commands_of(tutorial)]
-    told = _run(clean_root, "\n".join(commands), 600)
-    assert "Ada" in told and "9.75" in told
-    told = _run(clean_root, "\n".join(first_mirror_of_the_readme(clone)), 600)
-    assert "1 of 1 tables mirrored" in told
+    story = _run(clean_root, "\n".join(commands), 600)
+    assert "Ada" in story and "9.75" in story
+    story = _run(clean_root, "\n".join(first_mirror_of_the_readme(clone)), 600)
+    assert "1 of 1 tables mirrored" in story
     assert list((clone / "build" / "first" / "tables").rglob("*.parquet")), "the emulator made the table"

@@ -28,7 +28,7 @@ def complete_below(pipeline: Pipeline) -> str:
     return next(iter(complete.below.values()), "")
 
 
-def whole_transactions(pipeline: Pipeline, made: History) -> list[Change]:
+def complete_transactions(pipeline: Pipeline, made: History) -> list[Change]:
     """The changes of a history below the complete position."""
     below = complete_below(pipeline)
     return [one for one in made.changes if commit_lsn(one.txn).replace(":", "") < below]
@@ -39,11 +39,11 @@ def whole_at_each_tick(pipeline: Pipeline, made: History) -> Iterator[History]:
     for at, part in enumerate(slices(render(made.changes, CesOptions(seed=9), DELIVERY), 4)):
         pipeline.deliver(f"{at}.jsonl", json_lines(part, layout="wrapped"))
         pipeline.tick()
-        yield replace(made, changes=whole_transactions(pipeline, made))
+        yield replace(made, changes=complete_transactions(pipeline, made))
 
 
 def assert_shows_whole_transactions(pipeline: Pipeline, made: History) -> int:
-    return assert_shows(pipeline, made, whole_transactions(pipeline, made))
+    return assert_shows(pipeline, made, complete_transactions(pipeline, made))
 
 
 def assert_shows(pipeline: Pipeline, made: History, whole: list[Change]) -> int:
@@ -128,7 +128,7 @@ def test_more_partitions_than_the_mirror_file_knows_stop_reading(tmp_path: Path,
     source = {**PARTITIONED, "partition_count": 2}
     pipeline = Pipeline(tmp_path, spark, TABLES, source=source, consistency="transaction")
     pipeline.deliver("0.jsonl", json_lines(messages, layout="wrapped"))
-    with pytest.raises(Exception, match="TRANSACTION_UNTOLD"):
+    with pytest.raises(Exception, match="TRANSACTION_UNBOUNDED"):
         pipeline.extract()
     document = yaml.safe_load(pipeline.file.read_text(encoding="utf-8"))
     document["source"]["partition_count"] = 3

@@ -121,12 +121,12 @@ def test_a_full_load_that_comes_in_parts_is_not_late(tmp_path: Path, spark: Any)
 @pytest.mark.parametrize(
     ("bodies", "code"),
     [
-        ([md(), dt(number=1, transactionEventCounter=...)], "TRANSACTION_UNTOLD"),
+        ([md(), dt(number=1, transactionEventCounter=...)], "TRANSACTION_UNBOUNDED"),
         ([md(), md(schema_id="2", table="other", lineage={"server": "S", "task": "T", "schema": "dbo",
-          "table": "other", "tableVersion": 1})], "TRANSACTION_UNTOLD"),
+          "table": "other", "tableVersion": 1})], "TRANSACTION_UNBOUNDED"),
     ],
 )  # fmt: skip
-def test_messages_that_do_not_tell_what_is_whole_stop_reading(
+def test_messages_that_do_not_show_what_is_complete_stop_reading(
     bodies: list[bytes], code: str, tmp_path: Path, spark: Any
 ) -> None:
     """K-80: nothing is lost, and without holding transactions back it is read as ever."""

@@ -43,7 +43,7 @@ def tell(world: ExtractWorld, path: Sequence[tuple[Any, tuple[Any, ...]]]) -> li
             deed = said(world.writers[state.writers[label[1]]].request)
             before = {"crash": "crashes before: ", "copied": "has a copy of this request under way: "}.get(kind, "")
             lines.append(f"{names[label[1]]} {before}{deed}{OUTCOMES.get(kind, '')}")
-        after = next(a for told, _, a in world.raw_moves(state) if told == label)
+        after = next(a for story, _, a in world.raw_moves(state) if story == label)
         if not isinstance(after, Violation):
             order = sorted(range(len(names)), key=after.writers.__getitem__)
             names = [names[i] for i in order]

@@ -32,7 +32,7 @@ def tell(world: PublishWorld, path: Sequence[tuple[Any, tuple[Any, ...]]]) -> li
             lines.append(f"{names[label[1]]} {_deed(world, state, label)}")
         else:
             lines.append(_event(world, label))
-        after = next(a for told, _, a in world.raw_moves(state) if told == label)
+        after = next(a for story, _, a in world.raw_moves(state) if story == label)
         if not isinstance(after, Violation):
             order = sorted(range(len(names)), key=after.writers.__getitem__)
             names = [names[i] for i in order]

@@ -29,7 +29,7 @@ class Graph:
 
 
 def test_the_story_of_a_violation_is_the_shortest() -> None:
-    """Of two ways to a violation the shorter is told, the forbidden move included."""
+    """Of two ways to a violation the shorter is reported, the forbidden move included."""
     broken = Violation("RULE", "broken")
     outcome = search(Graph({0: [("a", 1), ("b", 2)], 1: [("c", 3)], 3: [("d", broken)], 2: [("e", broken)]}))
     assert outcome.finding is not None

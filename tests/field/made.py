@@ -98,7 +98,7 @@ def _dfm(name: str, table: str, columns: Sequence[Mapping[str, Any]], rows: int,
         {"ordinal": at + 1, "length": 0, "precision": 0, "scale": 0, "primaryKeyPos": 0, **one}
         for at, one in enumerate(columns)
     ]
-    told = {
+    story = {
         "dfmVersion": "1.1",
         "taskInfo": {"name": "t1", "sourceEndpoint": "s", "operation": "dataProduced"},
         "fileInfo": {
@@ -119,7 +119,7 @@ def _dfm(name: str, table: str, columns: Sequence[Mapping[str, Any]], rows: int,
             "columns": described,
         },
     }
-    return json.dumps(told)
+    return json.dumps(story)
 
 
 def _write(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]], kinds: Mapping[str, pa.DataType]) -> None:
@@ -186,7 +186,7 @@ def write_messages(
 ) -> None:
     """Messages of a Qlik task: the structure, and changes as operation, ``data`` and ``beforeData``."""
     schema, target = table.split(".")
-    told = {
+    story = {
         str(one["name"]): {
             "ordinal": at + 1,
             "length": 0,
@@ -201,7 +201,7 @@ def write_messages(
     structure = {
         "schemaId": "00000000000000000000000000000001",
         "lineage": {**lineage, "timestamp": "2026-11-20T08:00:00.000"},
-        "tableStructure": {"tableColumns": told},
+        "tableStructure": {"tableColumns": story},
         "dataSchema": None,
     }
     sent = [{"magic": "atMSG", "type": "MD", "headers": None, "messageSchemaId": None, "messageSchema": None}]

@@ -135,8 +135,8 @@ QLIK = {
 def test_changes_of_qlik(source: str, name: str, tmp_path: Path) -> None:
     """G-190. The same of messages with `beforeData`, and of change tables with before images."""
     changes, what = QLIK[name]
-    told = {**CHANGE_FILES, "before_images": True} if source != "messages" else MESSAGES
-    trial = mirror(tmp_path / "made", told, [{"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}])
+    story = {**CHANGE_FILES, "before_images": True} if source != "messages" else MESSAGES
+    trial = mirror(tmp_path / "made", story, [{"source": "dbo.orders", "target": "dbo/orders", "key": ["id"]}])
     if source == "messages":
         write_messages(trial, "dbo.orders", TABLE, changes)
     else:

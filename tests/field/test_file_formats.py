@@ -273,7 +273,7 @@ def test_a_count_that_is_off_by_one_asks_for_the_header_line(tmp_path: Path) -> 
         assert word in raised.value.reason
 
 
-def test_a_member_that_json_leaves_out_is_null_and_an_unknown_one_is_told(tmp_path: Path) -> None:
+def test_a_member_that_json_leaves_out_is_null_and_an_unknown_one_is_reported(tmp_path: Path) -> None:
     row = {"header__change_seq": f"{1:035d}", "header__change_oper": "I", "id": 1}
     cases = [
         Case("1.json", json.dumps(row).encode(), names={1: None}, records=1),

@@ -45,7 +45,7 @@ def row(key: str, text: str | None, data: str | None = "0x00") -> dict[str, Any]
     return {"id": key, "s": text, "b": data}
 
 
-def test_every_text_of_the_field_is_told_from_null(shared_data: Path, tmp_path: Path) -> None:
+def test_every_text_of_the_field_is_reported_from_null(shared_data: Path, tmp_path: Path) -> None:
     """Backslashes, line ends, the usual words for NULL, and the empty text, next to a NULL."""
     trial = Trial.of("M_text", shared_data, tmp_path)
     assert trial.run("tick").code == 0

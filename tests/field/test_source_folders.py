@@ -331,7 +331,7 @@ def test_a_change_table_without_a_plain_name_is_named(changes: Trial) -> None:
 
 
 @pytest.mark.parametrize("odd", ["", "link", "hidden"])
-def test_a_full_load_in_a_linked_folder_is_read_as_a_whole_or_refused(changes: Trial, odd: str) -> None:
+def test_a_full_load_in_a_linked_folder_is_read_as_a_complete_or_refused(changes: Trial, odd: str) -> None:
     load = "initial_load: {format: qlik-full-load, path: data/dbo.orders, stream_from: beginning}"
     text = changes.file.read_text(encoding="utf-8")
     changes.file.write_text(text.replace("key: [id]}", f"key: [id], {load}}}", 1), encoding="utf-8")

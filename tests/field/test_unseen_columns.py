@@ -50,10 +50,10 @@ WIDE: list[Column] = [("id", "INT4", 10), *((name, "STRING", 100) for name in ("
 
 
 def test_columns_dropped_between_full_load_and_first_change_are_gone(tmp_path: Path, capsys: Any) -> None:
-    told = FullLoad(tmp_path, WIDE)
-    assert told.tick(Change("UPD", 1, 5, ("id", "name", "city"), "Eve")) == Exit.DONE, capsys.readouterr().out
-    assert sorted(told.gone) == ["a", "b", "c", "price"]
-    assert [(row["name"], row["city"], row["a"], row["price"]) for row in told.rows] == [
+    story = FullLoad(tmp_path, WIDE)
+    assert story.tick(Change("UPD", 1, 5, ("id", "name", "city"), "Eve")) == Exit.DONE, capsys.readouterr().out
+    assert sorted(story.gone) == ["a", "b", "c", "price"]
+    assert [(row["name"], row["city"], row["a"], row["price"]) for row in story.rows] == [
         ("Eve", "Linz", None, None), ("2", "2", "2", "2")
     ]  # fmt: skip
 
@@ -65,16 +65,16 @@ def test_a_column_replaced_between_full_load_and_first_change_is_asked_for_at_it
     columns: list[Column] = [("id", "INT4", 10), *((n, "STRING", 100) for n in ("name", "city"))]
     price: Column = ("price", "INT4" if place == "other type" else "STRING", 100)
     columns.insert(2 if place == "other" else 3, price)
-    told = FullLoad(tmp_path, columns)
-    ends = told.tick(Change("UPD", 1, 5, ADDED, "Eve"))
+    story = FullLoad(tmp_path, columns)
+    ends = story.tick(Change("UPD", 1, 5, ADDED, "Eve"))
     if place == "same":
         assert ends == Exit.TABLES_STOPPED
         assert "rows lack 'price' and have 'cost'" in capsys.readouterr().out
-        assert told.decide("--dropped", "price") == Exit.DONE
-        assert told.tick() == Exit.DONE, capsys.readouterr().out
+        assert story.decide("--dropped", "price") == Exit.DONE
+        assert story.tick() == Exit.DONE, capsys.readouterr().out
     else:
         assert ends == Exit.DONE, capsys.readouterr().out
-    assert [(row["name"], row["price"], row["cost"]) for row in told.rows] == [
+    assert [(row["name"], row["price"], row["cost"]) for row in story.rows] == [
         ("Eve", None, "2.50"), ("2", "2", None)
     ]  # fmt: skip
 
@@ -105,7 +105,7 @@ class Version(NamedTuple):
 
 
 class JsonHistory:
-    """Messages of one table, as they are told, in one file a call."""
+    """Messages of one table, as they are reported, in one file a call."""
 
     def __init__(self, folder: Path, **setting: Any) -> None:
         described = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], **setting}
@@ -184,15 +184,15 @@ def test_a_column_that_announced_structures_show_replaced_is_not_asked_for(
     setting: dict[str, Any], kind: type[JsonHistory], versions: list[Version], tmp_path: Path, capsys: Any
 ) -> None:
     """No row came between: without the structures it may have been renamed."""
-    told = kind(tmp_path, **setting)
-    told.announce(V1)
-    told.insert(V1, 1)
-    assert told.tick() == Exit.DONE
-    told.announce(*versions)
-    told.insert(versions[-1], 2, cost="2.50")
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
-    assert told.rows("id", "price") == [("1", "1.50"), ("2", None)]
-    assert setting or told.rows("cost") == [(None,), ("2.50",)]
+    story = kind(tmp_path, **setting)
+    story.announce(V1)
+    story.insert(V1, 1)
+    assert story.tick() == Exit.DONE
+    story.announce(*versions)
+    story.insert(versions[-1], 2, cost="2.50")
+    assert story.tick() == Exit.DONE, capsys.readouterr().out
+    assert story.rows("id", "price") == [("1", "1.50"), ("2", None)]
+    assert setting or story.rows("cost") == [(None,), ("2.50",)]
 
 
 @pytest.mark.parametrize("answer", ["ask", "dropped", "reload"])
@@ -201,39 +201,39 @@ def test_a_column_that_may_have_been_renamed_is_asked_for_as_the_mirror_file_say
     answer: str, kind: type[JsonHistory], tmp_path: Path, capsys: Any
 ) -> None:
     """Same ordinal, same type, in one version; `reload` has no database to load from here."""
-    told = kind(tmp_path, on_possible_rename=answer)
-    told.announce(V1)
-    told.insert(V1, 1)
-    assert told.tick() == Exit.DONE
-    told.announce(AT_ITS_PLACE)
-    told.insert(AT_ITS_PLACE, 2, cost="2.50")
-    ends = told.tick()
+    story = kind(tmp_path, on_possible_rename=answer)
+    story.announce(V1)
+    story.insert(V1, 1)
+    assert story.tick() == Exit.DONE
+    story.announce(AT_ITS_PLACE)
+    story.insert(AT_ITS_PLACE, 2, cost="2.50")
+    ends = story.tick()
     out = capsys.readouterr().out
     assert ends == (Exit.DONE if answer == "dropped" else Exit.TABLES_STOPPED), out
     assert ("RENAME_POSSIBLE" in out) is (answer != "dropped")
     if answer == "dropped":
-        assert told.rows("id", "price", "cost") == [("1", "1.50", None), ("2", None, "2.50")]
+        assert story.rows("id", "price", "cost") == [("1", "1.50", None), ("2", None, "2.50")]
 
 
 def test_columns_that_may_have_been_renamed_are_one_question_with_one_answer(tmp_path: Path, capsys: Any) -> None:
     old, new = (
         Version(n, {"id": 1, **{f"{letter}{at}": at + 2 for at in range(3)}}) for n, letter in ((1, "a"), (2, "b"))
     )
-    told = JsonHistory(tmp_path)
-    told.announce(old)
-    told.insert(old, 1)
-    told.announce(new)
-    told.insert(new, 2)
-    assert told.tick() == Exit.TABLES_STOPPED
+    story = JsonHistory(tmp_path)
+    story.announce(old)
+    story.insert(old, 1)
+    story.announce(new)
+    story.insert(new, 2)
+    assert story.tick() == Exit.TABLES_STOPPED
     assert "rows lack 'a0', 'a1', 'a2' and have 'b0', 'b1', 'b2'" in capsys.readouterr().out
-    said = ["accept-schema", str(told.pipeline.file), "--table", "dbo.orders", "--why", "x", "--dropped"]
+    said = ["accept-schema", str(story.pipeline.file), "--table", "dbo.orders", "--why", "x", "--dropped"]
     assert main([*said, "a0", "a1", "nothing"]) == Exit.TERMINAL
     assert "ARGUMENT_INVALID" in capsys.readouterr().err
     assert main([*said, "a0", "a1", "a2"]) == Exit.DONE
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
-    assert told.rows("id", "a1", "b1") == [("1", "1.50", None), ("2", None, "1.50")]
+    assert story.tick() == Exit.DONE, capsys.readouterr().out
+    assert story.rows("id", "a1", "b1") == [("1", "1.50", None), ("2", None, "1.50")]
     capsys.readouterr()
-    main(["status", str(told.pipeline.file)])
+    main(["status", str(story.pipeline.file)])
     out = capsys.readouterr().out
     assert "columns 'a0', 'a1', 'a2' gone since" in out and out.count("gone since") == 1
     assert "columns 'b0', 'b1', 'b2' unverified since" in out and out.count("unverified since") == 1
@@ -261,8 +261,11 @@ def test_loaded_columns_that_change_events_would_carry_are_gone(
     assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().err
     row = {"id": "1", "name": "Eve", "cost": "7"}
     new = {name: row[name] for name, _ in cols}
-    told = [event("INS", {**new, "id": "3"}, cols=cols, commit=9), event("UPD", new, {**new, "name": "Ada"}, cols=cols)]
-    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in told))
+    story = [
+        event("INS", {**new, "id": "3"}, cols=cols, commit=9),
+        event("UPD", new, {**new, "name": "Ada"}, cols=cols),
+    ]
+    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in story))
     assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
     pipeline.service.poll()
     assert "columns 'a', 'price' gone since" in capsys.readouterr().out
@@ -331,21 +334,21 @@ def test_columns_dropped_before_the_first_change_of_a_change_table_in_a_database
         pytest.param([V1, WITHOUT, MOVED], None, id="replaced"),
     ],
 )
-def test_what_became_of_a_column_of_an_export_is_told_by_announced_structures(
+def test_what_became_of_a_column_of_an_export_is_reported_by_announced_structures(
     versions: list[Version], stop: str | None, tmp_path: Path, capsys: Any
 ) -> None:
     """A task may leave a column out of its changes that an export has: then changed rows would lose it."""
     load = {"format": "parquet", "path": "export.parquet", "stream_from": "beginning"}
-    told = JsonHistory(tmp_path / "m", initial_load=load)
+    story = JsonHistory(tmp_path / "m", initial_load=load)
     export = {"id": pa.array([1, 2], pa.int32()), "name": ["1.50", "n"], "price": ["1", "1"], "city": ["c", "c"]}
     pq.write_table(pa.table(export), tmp_path / "m" / "export.parquet")
-    assert main(["initial-load", str(told.pipeline.file)]) == Exit.DONE, capsys.readouterr().err
-    told.announce(*versions)
-    told.insert(versions[-1], 3)
-    ends = told.tick()
+    assert main(["initial-load", str(story.pipeline.file)]) == Exit.DONE, capsys.readouterr().err
+    story.announce(*versions)
+    story.insert(versions[-1], 3)
+    ends = story.tick()
     assert ends == (Exit.TABLES_STOPPED if stop else Exit.DONE), capsys.readouterr().out
-    assert told.pipeline.reader.tables()["dbo.orders"].stop_code == stop
-    assert stop or told.rows("id", "price") == [("1", "1"), ("2", "1"), ("3", None)]
+    assert story.pipeline.reader.tables()["dbo.orders"].stop_code == stop
+    assert stop or story.rows("id", "price") == [("1", "1"), ("2", "1"), ("3", None)]
 
 
 @pytest.mark.parametrize("kind", [Debezium, ChangeTableFiles])
@@ -355,12 +358,12 @@ def test_a_column_that_comes_at_another_place_is_another_one(
 ) -> None:
     """No rows between, no announcement: the places in the table say it, also where `columns` lists both."""
     names = ("id", "price", "name", "city", "cost")
-    told = kind(tmp_path, None, **({"columns": {"include": list(names)}} if listed else {}))
-    assert told.tick(Change("INS", 1, 1, ("id", "price", "name", "city"))) == Exit.DONE
-    ends = told.tick(Change("INS", 2, 5, ("id", "name", "city", "cost")))
+    story = kind(tmp_path, None, **({"columns": {"include": list(names)}} if listed else {}))
+    assert story.tick(Change("INS", 1, 1, ("id", "price", "name", "city"))) == Exit.DONE
+    ends = story.tick(Change("INS", 2, 5, ("id", "name", "city", "cost")))
     if listed:
-        assert ends == Exit.TABLES_STOPPED and told.stop == "RENAME_POSSIBLE", "it may have a name that is not listed"
-        assert told.decide("--dropped", "price") == Exit.DONE
-        ends = told.tick()
+        assert ends == Exit.TABLES_STOPPED and story.stop == "RENAME_POSSIBLE", "it may have a name that is not listed"
+        assert story.decide("--dropped", "price") == Exit.DONE
+        ends = story.tick()
     assert ends == Exit.DONE, capsys.readouterr().out
-    assert [(row["price"], row["cost"]) for row in told.rows] == [("1.50", None), (None, "2.50")]
+    assert [(row["price"], row["cost"]) for row in story.rows] == [("1.50", None), (None, "2.50")]

@@ -1,1 +1,1 @@
-"""Odd but possible inputs, judged by sources that know their own rows: each ends equal, or somebody is told."""
+"""Odd but possible inputs, judged by sources that know their own rows: each ends equal, or somebody is reported."""

@@ -686,7 +686,7 @@ def k_taken_by_another(t: Ces) -> None:
 
 @case()
 def k_taken_from_a_deleted_row(t: Ces) -> None:
-    """One statement deletes a row and gives its key to another one; the DELETE is told last."""
+    """One statement deletes a row and gives its key to another one; the DELETE is reported last."""
     t.ins(id="1", name="Ada", price="1.00")
     t.ins(id="2", name="Bob", price="2.00")
     t.step()
@@ -711,7 +711,7 @@ def k_taken_from_a_deleted_row_alike_late(t: Ces) -> None:
 
 @case()
 def k_inserted_over_a_deleted_row(t: Ces) -> None:
-    """One statement deletes a row and inserts another one with its key; the DELETE is told last."""
+    """One statement deletes a row and inserts another one with its key; the DELETE is reported last."""
     t.ins(id="1", name="Ada", price="1.00")
     t.step()
     gone = t.drop(1)

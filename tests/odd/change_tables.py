@@ -74,7 +74,7 @@ class ChangeTable(Source):
     def stored(
         self, oper: str, row: Mapping[str, Any], changed: Sequence[str], commit: int, sequence: int
     ) -> dict[str, Any]:
-        told = {
+        scene = {
             "change_seq": f"2026080716301050{commit * 1000 + sequence:019d}",
             "change_oper": oper,
             "change_mask": self.mask(changed),
@@ -83,7 +83,7 @@ class ChangeTable(Source):
             "transaction_id": f"{commit:032X}",
             "timestamp": "2026-08-07 16:30:10.000000",
         }
-        line = {f"{self.prefix}{n}": v for n, v in told.items() if n in self.headers} | {
+        line = {f"{self.prefix}{n}": v for n, v in scene.items() if n in self.headers} | {
             n: wire(v) for n, v in row.items()
         }
         self.steps[-1].append(line)

@@ -500,7 +500,7 @@ def run(
         about = verdicts.get(f"dbo.{s.name}", {})
         alone = len(tables) == 1
         verdict = str(about.get("verdict"))
-        # A dead letter of no mirrored table is told by the run as a whole; tests/odd_mirrors.py proves that it is.
+        # A dead letter of no mirrored table is reported by the run as a whole; tests/odd_mirrors.py proves that it is.
         homeless = any(concerns(x, s) and x["tbl"] not in states for x in letters)
         told = any(exits) and (verdict != "PASS" or alone or homeless)
         results[s.name] = Result(s.name, not why, told, s.must_tell, why, truth, found, exits,

@@ -142,7 +142,7 @@ def keys_exchanged_untold(t: Loaded) -> None:
 
 @case(full_rows=True)
 def keys_exchanged_untold_and_touched(t: Loaded) -> None:
-    """What stands at the keys is told by a later change of each."""
+    """What stands at the keys is reported by a later change of each."""
     t.usual((1, "Ada", "1.00"), (2, "Bob", "1.00"))
     exchange(t, (1, 2), (2, 1), images="key")
     t.step()
@@ -333,14 +333,14 @@ def key_char_trimmed_logged(t: Loaded) -> None:
     t.upd("ab   ", v="2")
 
 
-def only_deleted(name: str, kind: str, arrow: pa.DataType, held: Any, told: V) -> None:
+def only_deleted(name: str, kind: str, arrow: pa.DataType, held: Any, scene: V) -> None:
     """The load spells a key otherwise than the stream, of which nothing but a delete comes."""
 
     def build() -> Loaded:
         t = Loaded(f"l_only_deleted_{name}", {"id": kind, "v": "int"})
-        t.there(id=told, v="1")
+        t.there(id=scene, v="1")
         t.parquet([{"id": held, "v": 1}], id=arrow, v=pa.int32())
-        t.delete(told.true)
+        t.delete(scene.true)
         return t
 
     CASES[f"l_only_deleted_{name}"] = build

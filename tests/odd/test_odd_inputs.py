@@ -1,9 +1,9 @@
-"""Hundreds of odd but possible inputs: the mirrored table equals the source's, or somebody is told. Nothing is silent.
+"""Hundreds of odd inputs: the mirrored table equals the source's, or the run reports it. Nothing is silent.
 
 Each case is a table in tests/odd_*.py whose generator knows its true rows; the tables of one kind are one mirror, run
 by `open-mirroring tick` and applied by the emulator. Told is: a tick ended with another code than 0, and the table has
 another verdict than PASS (G-04, G-06, G-13); where no message can tell, a note of the run. tests/odd/known.py lists
-strictly what is told by a note alone, and what is silent.
+strictly what is reported by a note alone, and what is silent.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_nothing_differs_in_silence(kind: str, name: str, outcome: Callable[[str
 
 @pytest.mark.parametrize("name", sorted(ORDINARY.split()))
 def test_what_is_sound_is_mirrored_and_stops_nothing(name: str, outcome: Callable[[str, str], Result]) -> None:
-    """The judge is no excuse to stop everything: odd spellings of what is sound come out equal, and nobody is told."""
+    """A stop of everything is no success: odd spellings of sound input come out equal, and nothing is reported."""
     (kind,) = (kind for kind, (module, _) in KINDS.items() if name in module.CASES)
     found = outcome(kind, name)
     assert (found.equal, found.told) == (True, False), f"{found.verdict} {found.letters}: {found.detail}"

@@ -213,6 +213,6 @@ def _left(rows: list[Change], leaving: Change) -> list[Change]:
     """What stays of the rows at a key when one of them leaves it: the one whose values the before image has."""
     if not rows:
         return []
-    told, has = dict(leaving.before or ())["v"], dict(rows[-1].after or ())["v"]
-    is_another = told != has and not told.startswith("bad") and not has.startswith("bad")
+    story, has = dict(leaving.before or ())["v"], dict(rows[-1].after or ())["v"]
+    is_another = story != has and not story.startswith("bad") and not has.startswith("bad")
     return rows[-1:] if len(rows) > 1 or is_another else []

@@ -243,7 +243,7 @@ def test_sure_messages_are_taken_and_others_left() -> None:
     assert assert_equal(taker, exact, block_of([_compact(taken[0])])) == 0
 
 
-def test_lists_that_begin_alike_are_told_apart() -> None:
+def test_lists_that_begin_alike_are_distinguished() -> None:
     """A column added to a table at the end of its list (C-44): each message is read by its own list."""
     columns = (*COLUMNS["orders"], ("added", "int"))
     bodies = []

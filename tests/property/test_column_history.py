@@ -77,7 +77,7 @@ def joined(one: ListOfColumns, other: ListOfColumns) -> ListOfColumns:
     return ListOfColumns(one.columns, PlacesSeen(min(ends), max(ends), min(ends), max(ends)))
 
 
-def test_a_statement_tells_of_a_gap_that_no_row_shows_t88() -> None:
+def test_a_statement_shows_of_a_gap_that_no_row_shows_t88() -> None:
     """A name that rows before and behind have was another column's: renamed, or dropped."""
     lists = lists_between(("a", 1, 3), ("ba", 6, 9), whole=False)
     assert not column_history(lists).back

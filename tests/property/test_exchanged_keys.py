@@ -83,9 +83,9 @@ def exchanges(draw: st.DrawFn) -> Exchanged:
         elif kind == "replace" and len(there) > 1:
             # One statement deletes a row and gives its key to another one, in either order.
             key, moved = draw(st.permutations(there))[:2]
-            told = draw(st.permutations([("D", key, None, rows[key]), ("K", moved, key, rows[moved])]))
+            scene = draw(st.permutations([("D", key, None, rows[key]), ("K", moved, key, rows[moved])]))
             rows[key] = rows.pop(moved)
-            for change in told:
+            for change in scene:
                 say(*change)
         else:
             moves = _moves(draw, kind, there, free)

@@ -24,14 +24,14 @@ TYPES = st.sampled_from(["int", "nvarchar(50)", "decimal(18,4)", "geography", "N
 
 
 @st.composite
-def told(draw: st.DrawFn) -> AnnouncedTable:
+def story(draw: st.DrawFn) -> AnnouncedTable:
     columns = draw(st.dictionaries(NAME, TYPES, max_size=4))
     key = draw(st.one_of(st.none(), st.lists(st.sampled_from(sorted(columns)), unique=True) if columns else st.none()))
     schema, table, senders = draw(NAME), draw(NAME), draw(st.sets(NAME, max_size=2))
     return AnnouncedTable(schema, table, columns, None if key is None else tuple(key), senders=senders)
 
 
-@given(st.lists(told(), max_size=5, unique_by=lambda one: (one.schema, one.table)), st.sampled_from(["\n", "\r\n"]))
+@given(st.lists(story(), max_size=5, unique_by=lambda one: (one.schema, one.table)), st.sampled_from(["\n", "\r\n"]))
 def test_what_is_written_is_read_back_whatever_the_names(tables: list[AnnouncedTable], ending: str) -> None:
     """G-50: each mirrored table has the announced name, key and a subset of the columns; the others are comments."""
     text = begun_text("test", SOURCE).replace("\n", ending)

@@ -278,7 +278,7 @@ def base_of(rows: Mapping[str, Mapping[str, str]], generation: int = 1) -> list[
 def test_rows_of_a_load_complete_what_comes_after_it(data: st.DataObject, history: list[Change]) -> None:
     """G-04, G-08: the stream begins before the load, which shows the source at any later time.
 
-    What happened before the stream only the load tells; what happened since is told by both, and the stream decides.
+    Only the load contains what happened before the stream; both contain what happened since, and the stream decides.
     """
     begins = data.draw(st.integers(0, len(history)))
     snapshot = fold(history[: data.draw(st.integers(begins, len(history)))])
@@ -348,8 +348,8 @@ def test_a_delete_ends_what_completes_a_row() -> None:
         Target([[first, gone, Change(3, "U", "1", {"id": "1", "a": "5"})]]).publish(1)
 
 
-def test_a_row_that_moves_often_is_told_in_a_moment_g03_g04() -> None:
-    """Each move is told of by all before it: found anew by every way through them they would never come to an end."""
+def test_a_row_that_moves_often_is_reported_in_a_moment_g03_g04() -> None:
+    """A search that follows every way through the moves before each move would never come to an end."""
     events: list[Change] = [Change(1, "I", "1", {"id": "1", "a": "1", "b": "1", "c": "1"})]
     for place in range(2, 400):
         left, taken = ("1", "2") if place % 2 == 0 else ("2", "1")

@@ -204,7 +204,7 @@ def read_together(changes: pa.Table) -> pa.Table:
     return changes.set_column(changes.schema.get_field_index("epoch"), "epoch", shared)
 
 
-def told(*batches: Sequence[Change]) -> Target:
+def scene(*batches: Sequence[Change]) -> Target:
     """Batches of single changes, each to be published by itself."""
     story = Story([[(change,) for change in batch] for batch in batches], list(range(1, len(batches) + 1)), {})
     return Target(story)
@@ -218,10 +218,10 @@ def left(minor: int, value: str) -> Change:
     return Change((0, 1, minor, 0), "K", "1", None, (("id", "1"), ("v", value)))
 
 
-def test_a_key_change_is_a_delete_and_an_upsert_of_a_whole_row() -> None:
+def test_a_key_change_is_a_delete_and_an_upsert_of_a_complete_row() -> None:
     """F-53 to F-56, G-03: the old key with NULLs beside it, the new one with everything."""
     taken = Change((0, 1, 3, 1), "U", "2", (("id", "2"), ("v", "30")))
-    target = told([wrote(1, "10")], [left(3, "10"), taken])
+    target = scene([wrote(1, "10")], [left(3, "10"), taken])
     target.publish(1)
     rows = sorted(target.publish(2).rows.to_pylist(), key=lambda row: row["id"])
     assert rows == [{"id": 1, "v": None, ROW_MARKER: 2}, {"id": 2, "v": 30, ROW_MARKER: 4}]
@@ -230,7 +230,7 @@ def test_a_key_change_is_a_delete_and_an_upsert_of_a_whole_row() -> None:
 
 def test_a_late_row_shows_what_a_key_change_of_its_transaction_removed() -> None:
     """G-03, G-05: the key change arrived before the row it took away, so it has to be published again."""
-    target = told([wrote(1, "10"), left(3, "20")], [wrote(2, "20")])
+    target = scene([wrote(1, "10"), left(3, "20")], [wrote(2, "20")])
     target.publish(1)
     assert target.rows == {"1": "10"}, "another row took the key, as far as is known"
     planned = target.publish(2)
@@ -240,7 +240,7 @@ def test_a_late_row_shows_what_a_key_change_of_its_transaction_removed() -> None
 
 def test_a_late_row_of_its_transaction_stands_in_the_way_of_a_key_change() -> None:
     """G-03, G-05: rows that swapped their keys; the row that took the key arrives after the one that left it."""
-    target = told([wrote(1, "10", 0)], [left(3, "10")], [wrote(2, "20")])
+    target = scene([wrote(1, "10", 0)], [left(3, "10")], [wrote(2, "20")])
     for batch in (1, 2, 3):
         target.publish(batch)
     assert target.rows == {"1": "20"}
@@ -250,7 +250,7 @@ def test_a_late_row_of_its_transaction_stands_in_the_way_of_a_key_change() -> No
 def test_a_change_that_comes_again_in_another_spelling_is_a_duplicate(cut: int) -> None:
     """G-02: content is values, not bytes; in one batch or in two."""
     changes = [wrote(1, "10"), wrote(1, "+10")]
-    target = told(changes[:cut], changes[cut:])
+    target = scene(changes[:cut], changes[cut:])
     counts = Counter(target.publish(1).counts) + Counter(target.publish(2).counts)
     assert counts == {"changes": 2, "published": 1, "duplicates": 1}
     assert target.rows == {"1": "10"}
@@ -258,7 +258,7 @@ def test_a_change_that_comes_again_in_another_spelling_is_a_duplicate(cut: int) 
 
 def test_a_key_change_takes_its_row_along_however_that_is_spelled() -> None:
     """G-02, G-03: the row was written in the same transaction, and its old image says the same in other letters."""
-    target = told([wrote(2, "20"), left(3, "+20")])
+    target = scene([wrote(2, "20"), left(3, "+20")])
     target.publish(1)
     assert target.rows == {}
 
@@ -267,7 +267,7 @@ def test_a_key_change_takes_its_row_along_however_that_is_spelled() -> None:
 def test_an_untypable_row_that_a_key_change_took_away_is_gone_all_the_same(cut: int) -> None:
     """G-09: the dead letter is no row of the target, but it is the row that left."""
     changes = [wrote(1, "10"), wrote(2, "bad"), left(3, "bad")]
-    target = told(changes[:cut], changes[cut:])
+    target = scene(changes[:cut], changes[cut:])
     target.publish(1)
     target.publish(2)
     assert target.rows == {}
@@ -275,7 +275,7 @@ def test_an_untypable_row_that_a_key_change_took_away_is_gone_all_the_same(cut: 
 
 def test_a_dead_letter_that_comes_again_with_another_content_is_a_conflict() -> None:
     """G-02: also when the first of the two could not be typed and is recorded since an earlier batch."""
-    target = told([wrote(1, "bad")], [wrote(1, "10")])
+    target = scene([wrote(1, "bad")], [wrote(1, "10")])
     target.publish(1)
     with pytest.raises(PlanStop, match="IDENTITY_CONFLICT"):
         target.publish(2)
@@ -289,7 +289,7 @@ def test_a_row_that_is_set_and_removed_at_one_place_is_a_conflict(cut: int, firs
     both = [wrote(2, "20"), Change((0, 1, 2, 0), "D", "1", None, (("id", "1"), ("v", "20")))]
     changes = [both[first], both[1 - first]]
     others = [] if also is None else [wrote(also, "10")]
-    target = told([*others, *changes[:cut]], changes[cut:])
+    target = scene([*others, *changes[:cut]], changes[cut:])
     with pytest.raises(PlanStop, match="IDENTITY_CONFLICT"):
         target.publish(1)
         target.publish(2)
@@ -299,14 +299,14 @@ def test_a_row_that_is_set_and_removed_at_two_places_is_no_conflict() -> None:
     """G-02: nor are two keys at one place, one of which is removed."""
     gone = Change((0, 1, 1, 0), "D", "1", None, (("id", "1"), ("v", "1")))
     other = Change((0, 1, 1, 1), "U", "2", (("id", "2"), ("v", "20")))
-    target = told([gone, other, wrote(2, "20"), Change((0, 1, 3, 0), "D", "1", None, (("id", "1"), ("v", "20")))])
+    target = scene([gone, other, wrote(2, "20"), Change((0, 1, 3, 0), "D", "1", None, (("id", "1"), ("v", "20")))])
     target.publish(1)
     assert target.rows == {"2": "20"}
 
 
 def test_a_dead_letter_that_comes_again_is_a_duplicate() -> None:
     """I1: one dead letter, however often it is delivered in one batch and in later ones."""
-    target = told([wrote(1, "bad"), wrote(1, "bad")], [wrote(1, "bad")])
+    target = scene([wrote(1, "bad"), wrote(1, "bad")], [wrote(1, "bad")])
     assert target.publish(1).counts == {"changes": 2, "rejected": 1, "duplicates": 1}
     assert target.publish(2).counts == {"changes": 1, "duplicates": 1}
 
@@ -315,7 +315,7 @@ def test_the_newest_row_bad_an_older_good_one_before_or_with_it_and_a_later_one_
     """G-06, G-09: the key keeps its last typable state wherever the batches were cut."""
     old, bad, late, new = wrote(1, "10"), wrote(3, "bad"), wrote(2, "20"), wrote(4, "40")
     for batches in ([[old, bad], [late], [new]], [[old], [bad, late], [new]], [[bad], [late, old], [new]]):
-        target = told(*batches)
+        target = scene(*batches)
         target.publish(1)
         target.publish(2)
         assert target.rows == {"1": "20"}

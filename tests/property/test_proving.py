@@ -117,7 +117,7 @@ def _text(value: Any, shape: Shape) -> str:
     return str(key_texts(pa.Table.from_pylist([{"id": value}], schema=schema), shape)[0].as_py())
 
 
-def test_values_that_look_alike_are_told_apart() -> None:
+def test_values_that_look_alike_are_distinguished() -> None:
     """G-41: NULL and empty, a trailing blank, case, bits of floats, the last digit of a decimal and of a time."""
     pairs: list[tuple[str, Any, Any]] = [
         ("string", None, ""),

@@ -139,8 +139,8 @@ def test_histories_through_files_end_in_their_final_state(
 
 def has_mask(message: ChangeRow) -> bool:
     """Whether a row has a mask, or needs none."""
-    told = dict(zip((column.name for column in message.structure.columns), message.values, strict=True))
-    return told["header__change_oper"] != "U" or bool(told.get("header__change_mask"))
+    story = dict(zip((column.name for column in message.structure.columns), message.values, strict=True))
+    return story["header__change_oper"] != "U" or bool(story.get("header__change_mask"))
 
 
 def assert_same_content(changes: Iterable[LogRow]) -> None:

@@ -290,7 +290,7 @@ def test_a_delete_is_taken_with_its_row_in_either_image_k30() -> None:
      ("UINT2", 65535, True), ("UINT2", 65536, False), ("INT1", -128, True), ("INT1", 128, False),
      ("INT1", -129, False)],
 )  # fmt: skip
-def test_a_whole_number_beyond_its_own_type_is_a_dead_letter_k35(kind: str, value: int | None, is_one: bool) -> None:
+def test_a_complete_number_beyond_its_own_type_is_a_dead_letter_k35(kind: str, value: int | None, is_one: bool) -> None:
     """The log's type holds more than Qlik's; what leaves a row is not judged."""
     columns = [("id", "INT4", 10, 0, 0, 1), ("v", kind, 0, 0, 0, 0)]
     row, schema = {"id": 7, "v": value}, avro_schema({"id": "int", "v": "long"})

@@ -229,9 +229,9 @@ def _sent_by_two_tables() -> list[RawMessage]:
         (md(table="b", schema_id="B" * 32), None),
         (md(table="foreign", schema_id="C" * 32), None),
     ]
-    told: list[tuple[str | None, bytes | None]] = [("A" * 32, None), ("B" * 32, b"7"), ("C" * 32, None)]
-    told += [("D" * 32, None), (None, b"dbo+a"), (None, b'{"schema":"dbo","table":"b"}'), (None, b"dbo+foreign")]
-    for number, (schema_id, key) in enumerate([*told, (None, b"7"), (None, None)], 1):
+    story: list[tuple[str | None, bytes | None]] = [("A" * 32, None), ("B" * 32, b"7"), ("C" * 32, None)]
+    story += [("D" * 32, None), (None, b"dbo+a"), (None, b'{"schema":"dbo","table":"b"}'), (None, b"dbo+foreign")]
+    for number, (schema_id, key) in enumerate([*story, (None, b"7"), (None, None)], 1):
         bodies.append((dt("INSERT", {**ROW, "id": number}, schema_id=schema_id, number=number), key))
     bodies += [(dt(schema_id="A" * 32)[:-9], None), (dt(schema_id="B" * 32)[:-9], None)]
     return [RawMessage("t/0", place, body, key) for place, (body, key) in enumerate(bodies)]
@@ -262,5 +262,5 @@ def test_neither_order_nor_cuts_decide_whose_a_message_is_k15_k60_g09(data: st.D
     left = [
         one for pieces in waiting.values() for one in QlikMessageDecoder(tables, schemas).incomplete(pieces, "late")
     ]
-    told = {one.place: (one.code, one.tbl) for one in left}
-    assert told == {6: ("METADATA_MISSING", None), 10: ("TABLE_UNTOLD", None), 11: ("TABLE_UNTOLD", None)}
+    story = {one.place: (one.code, one.tbl) for one in left}
+    assert story == {6: ("METADATA_MISSING", None), 10: ("TABLE_UNNAMED", None), 11: ("TABLE_UNNAMED", None)}

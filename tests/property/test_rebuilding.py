@@ -37,7 +37,7 @@ STANDINGS = st.builds(
 )
 
 
-class Told(NamedTuple):
+class Story(NamedTuple):
     """A table's publications, each with its batches and the rows of its files, and what of them is still there."""
 
     publications: list[tuple[int, int, list[int]]]
@@ -57,7 +57,7 @@ class Told(NamedTuple):
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Told:
+def stories(draw: st.DrawFn) -> Story:
     """Publications of one or more files; the last one is cut off anywhere, old files are purged."""
     sizes = draw(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=4), min_size=1, max_size=5))
     publications, batch = [], 0
@@ -67,39 +67,39 @@ def stories(draw: st.DrawFn) -> Told:
         batch = to
     before = sum(len(one) for one in sizes[:-1])
     seen = draw(st.integers(before + 1, before + len(sizes[-1])))
-    return Told(publications, draw(st.integers(0, seen - 1)), seen)
+    return Story(publications, draw(st.integers(0, seen - 1)), seen)
 
 
-def log_of(told: Told) -> FoundLog:
-    newest = told.publications[-1][1]
+def log_of(story: Story) -> FoundLog:
+    newest = story.publications[-1][1]
     return FoundLog(newest, {"s": frozenset(range(1, newest + 1))})
 
 
-def table_of(told: Told, standing: Standing, generation: int = 1) -> FoundTable:
-    return FoundTable("s", "incarnation", "etag", tuple(told.files(standing, generation)))
+def table_of(story: Story, standing: Standing, generation: int = 1) -> FoundTable:
+    return FoundTable("s", "incarnation", "etag", tuple(story.files(standing, generation)))
 
 
 @given(stories(), STANDINGS)
-def test_what_was_published_is_known_and_what_was_not_follows_it_g_80(told: Told, standing: Standing) -> None:
+def test_what_was_published_is_known_and_what_was_not_follows_it_g_80(story: Story, standing: Standing) -> None:
     """Numbers go on behind the last one that is there; nothing that is there is planned to be published again."""
-    log, (batch_from, batch_to, sizes) = log_of(told), told.publications[-1]
-    known = decide("m", table_of(told, standing), log)
+    log, (batch_from, batch_to, sizes) = log_of(story), story.publications[-1]
+    known = decide("m", table_of(story, standing), log)
     assert isinstance(known, KnownTable)
     assert known.standing == standing, "what a footer says comes back as it was said"
     assert (known.footer.batch_from, known.work.batch_to) == (batch_from, batch_to)
-    assert [one.number for one in (*known.before, *known.last)] == list(range(told.purged + 1, told.seen + 1))
-    first = sum(len(one) for _, _, one in told.publications[:-1]) + 1
+    assert [one.number for one in (*known.before, *known.last)] == list(range(story.purged + 1, story.seen + 1))
+    first = sum(len(one) for _, _, one in story.publications[:-1]) + 1
     planned = [(f"{first + at}", rows) for at, rows in enumerate(sizes)]
     judged = judge_last(known, planned, log)
     assert isinstance(judged, int)
-    assert first + judged - 1 == told.seen, "the rest begins behind the newest number"
+    assert first + judged - 1 == story.seen, "the rest begins behind the newest number"
 
 
 @given(stories(), st.data())
-def test_a_log_that_gives_other_rows_is_never_taken_for_the_files_g_80(told: Told, data: st.DataObject) -> None:
+def test_a_log_that_gives_other_rows_is_never_taken_for_the_files_g_80(story: Story, data: st.DataObject) -> None:
     """One other digest, one row more, or a file less: the table stops."""
-    log, sizes = log_of(told), told.publications[-1][2]
-    known = decide("m", table_of(told, Standing()), log)
+    log, sizes = log_of(story), story.publications[-1][2]
+    known = decide("m", table_of(story, Standing()), log)
     assert isinstance(known, KnownTable)
     first = known.footer.first_number
     planned = [(f"{first + at}", rows) for at, rows in enumerate(sizes)]
@@ -113,20 +113,20 @@ def test_a_log_that_gives_other_rows_is_never_taken_for_the_files_g_80(told: Tol
 
 
 @given(stories(), st.integers(1, 3), STANDINGS)
-def test_what_cannot_be_known_stops_and_only_a_load_tells_it_where_the_log_may_lack_rows_g_80(
-    told: Told, generation: int, standing: Standing
+def test_what_cannot_be_known_stops_and_only_a_load_shows_it_where_the_log_may_lack_rows_g_80(
+    story: Story, generation: int, standing: Standing
 ) -> None:
     """A log that ends too early, was dropped, or lacks the table's past."""
-    log, found = log_of(told), table_of(told, standing, generation)
-    dubious = table_of(told, structs.replace(standing, former=1), generation)
+    log, found = log_of(story), table_of(story, standing, generation)
+    dubious = table_of(story, structs.replace(standing, former=1), generation)
     assert isinstance(decide("m", dubious, log), UnknownTable), "how earlier rows are read is in no file"
     doubts = [
-        FoundLog(told.publications[-1][1] - 1, log.holding),
+        FoundLog(story.publications[-1][1] - 1, log.holding),
         FoundLog(log.newest, log.holding, dropped=1),
     ]
     for doubted in doubts:
         unknown = decide("m", found, doubted)
-        assert isinstance(unknown, UnknownTable) and unknown.confirmed == told.seen
+        assert isinstance(unknown, UnknownTable) and unknown.confirmed == story.seen
         whole = generation == 1 and standing.loaded_columns is None
         assert unknown.log_from == (0 if whole else doubted.newest)
     assert isinstance(decide("another", found, log), UnknownTable), "another mirror's files"
@@ -134,12 +134,12 @@ def test_what_cannot_be_known_stops_and_only_a_load_tells_it_where_the_log_may_l
 
 def test_a_hole_in_the_last_publication_stops_its_table_g_80() -> None:
     """Sealed without its place, what is behind the hole would be known under the number before its own."""
-    told = Told([(0, 1, [1]), (1, 2, [2, 2, 2])], purged=0, seen=4)
-    whole = table_of(told, Standing())
+    story = Story([(0, 1, [1]), (1, 2, [2, 2, 2])], purged=0, seen=4)
+    whole = table_of(story, Standing())
     holed = replace(whole, files=tuple(one for one in whole.files if one.number != 3))
-    unknown = decide("m", holed, log_of(told))
+    unknown = decide("m", holed, log_of(story))
     assert isinstance(unknown, UnknownTable) and "number 3" in unknown.why, unknown
-    assert unknown.confirmed == told.seen, "numbers go on behind the newest one"
+    assert unknown.confirmed == story.seen, "numbers go on behind the newest one"
 
 
 def test_nothing_there_is_a_new_table_only_if_nothing_is_logged_g_80() -> None:

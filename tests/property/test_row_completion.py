@@ -1,7 +1,7 @@
 """Rows that carry only what changed are completed from the log, or left alone: wherever batches are cut (G-04, G-09).
 
-The plain meaning is a dictionary that goes through the changes once, oldest first; what no change has told is told by
-nobody, and such a key is not published.
+The plain meaning is a dictionary that goes through the changes once, oldest first; a value that no
+change contains is unknown, and such a key is not published.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def deliveries(draw: st.DrawFn) -> tuple[list[list[Logged]], list[int]]:
             changes.append(Logged(0, position._replace(sub=0), DELETE, None, None))
             is_there = False
             continue
-        told: Row = {name: draw(st.none() | st.sampled_from("xyz")) for name in NAMES}
+        story: Row = {name: draw(st.none() | st.sampled_from("xyz")) for name in NAMES}
         if is_there or draw(st.integers(0, 4)) == 0:
             carried = draw(st.sets(st.sampled_from(NAMES)))
-            changes.append(Logged(0, position, UPDATE, {n: told[n] for n in carried}, None, whole=False))
+            changes.append(Logged(0, position, UPDATE, {n: story[n] for n in carried}, None, whole=False))
         else:
-            changes.append(Logged(0, position, INSERT, told, None))
+            changes.append(Logged(0, position, INSERT, story, None))
         is_there = True
     arrived: list[list[Logged]] = [[] for _ in range(draw(st.integers(1, 4)))]
     for change in changes + draw(st.lists(st.sampled_from(changes), max_size=2)):
@@ -46,7 +46,7 @@ def deliveries(draw: st.DrawFn) -> tuple[list[list[Logged]], list[int]]:
 
 
 def fold(changes: Sequence[Logged]) -> Row | str | None:
-    """The row after these changes: None when there is none, "unknown" when a column of it was told by no change."""
+    """The row after these changes: None when there is none, "unknown" when a column of it was reported by no change."""
     row: Row | None = None
     whole = False
     for change in sorted(changes, key=lambda change: change.position):

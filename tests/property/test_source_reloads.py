@@ -43,7 +43,7 @@ class Sent(NamedTuple):
 
 
 @st.composite
-def told(draw: st.DrawFn) -> tuple[list[Sent], int]:
+def scene(draw: st.DrawFn) -> tuple[list[Sent], int]:
     """What a source sends over some lives of a table, and how many of these there are."""
     partitions, lives = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     by_key = draw(st.booleans())
@@ -100,7 +100,7 @@ def rows_of(sent: Iterable[Sent]) -> dict[int, str] | None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(told())
+@given(scene())
 def test_what_counts_is_the_newest_load_and_all_behind_it_or_it_is_refused_g125(story: tuple[list[Sent], int]) -> None:
     sent, lives = story
     try:
@@ -113,7 +113,7 @@ def test_what_counts_is_the_newest_load_and_all_behind_it_or_it_is_refused_g125(
 
 
 @settings(deadline=None, max_examples=50)
-@given(told())
+@given(scene())
 def test_in_one_partition_the_load_is_found_wherever_changes_came_before_it_g125(story: tuple[list[Sent], int]) -> None:
     sent, lives = story
     one = [message._replace(partition=0, place=at) for at, message in enumerate(sent)]

@@ -101,10 +101,10 @@ class CutTarget:
 
         plan = self._plan(cut)
         planned = plan_table(plan, read_together(new), CountingChanges(plan, read, read_any, read_older))
-        whole_batches_wait = sum(
+        complete_batches_wait = sum(
             len(changes) for number, changes in enumerate(self.arrived[:up_to], 1) if number > self._batch
         ) - sum(len(self.arrived[number - 1]) for number in opened)
-        self._account(planned, whole_batches_wait)
+        self._account(planned, complete_batches_wait)
         self._batch, self._position = up_to, end if end is not None else order(EVERYTHING)
         for reject in planned.rejected:
             identity = (reject["epoch"], reject["pos"], reject["key"])
@@ -233,7 +233,7 @@ def test_below_the_complete_position_everything_has_arrived(data: st.DataObject)
 
 @EXPLORING
 @given(data=st.data())
-def test_below_the_beginning_of_a_counted_transaction_everything_is_whole(data: st.DataObject) -> None:
+def test_below_the_beginning_of_a_counted_transaction_everything_is_complete(data: st.DataObject) -> None:
     """K-80, K-26, K-40: times tell nothing, transactions are sent again, tables are left out, ranges are cut anywhere.
 
     A task sends its transactions one after the other, each change to any partition. Only changes of mirrored tables are
@@ -293,7 +293,7 @@ def test_a_partition_that_shows_nothing_holds_the_position_back() -> None:
     assert LogPosition(0, "07", "1", 0).order > "000000:07" > LogPosition(0, "06", "9", 1).order
 
 
-def test_a_later_stream_makes_the_earlier_one_whole_g_01() -> None:
+def test_a_later_stream_makes_the_earlier_one_complete_g_01() -> None:
     """G-01: positions of two incarnations are ordered by their ordinals; one that is not accepted has no place."""
     known = advance(None, {"t/0": {"old": "09", "new": "01"}}, 1, [])
     assert known.position({"old": 0}) == "000000:09"
@@ -301,7 +301,7 @@ def test_a_later_stream_makes_the_earlier_one_whole_g_01() -> None:
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_a_change_that_waits_is_told_from_one_that_is_late(later: bool) -> None:
+def test_a_change_that_waits_is_reported_from_one_that_is_late(later: bool) -> None:
     """I17: a change below the last cut that arrives after it is published as it is without a cut; one above waits."""
     first = Change((0, 5, 1, 1), "I", "1", (("id", "1"), ("v", "10")))
     second = Change((0, 6 if later else 4, 1, 1), "I", "2", (("id", "2"), ("v", "20")))

@@ -33,10 +33,10 @@ class Target:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 11), st.sampled_from("IUDK")), max_size=14))
-def test_any_delivery_ends_in_the_same_versions_g195(told: list[tuple[int, int, str]]) -> None:
+def test_any_delivery_ends_in_the_same_versions_g195(story: list[tuple[int, int, str]]) -> None:
     """G-195, G-05, I1: late and repeated changes; the current version is the row of the current table."""
-    of_place = {at: operation for _, at, operation in told}
-    logged = [change(batch, at, of_place[at]) for batch, at, _ in told]
+    of_place = {at: operation for _, at, operation in story}
+    logged = [change(batch, at, of_place[at]) for batch, at, _ in story]
     target = Target()
     for batch in range(1, 5):
         known = [one for one in logged if one.batch <= batch]

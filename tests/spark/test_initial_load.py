@@ -104,7 +104,7 @@ def mirror_of(folder: Path, spark: Any, tables: dict[str, dict[str, Any]], **set
     return Pipeline(folder / "mirror", spark, described, **settings)
 
 
-def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_later_g86(
+def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_shows_later_g86(
     tmp_path: Path, spark_on_demand
 ) -> None:
     """What is typed is refused at once, before anything is published; numbers are measured by nobody."""

@@ -167,7 +167,7 @@ def test_the_password_stands_nowhere(tmp_path: Path, spark, source: PostgresServ
     source.execute("CREATE TABLE shop.t (id int PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)")
     pipeline = mirror_of(tmp_path, spark, {"source": "shop.t"})
     wrong = json.dumps({**json.loads(os.environ["AIRFLOW_CONN_SHOP_DB"]), "password": f"no{source.password}"})
-    told = []
+    story = []
     for content in (wrong, os.environ["AIRFLOW_CONN_SHOP_DB"]):
         environment = {
             **os.environ,
@@ -176,10 +176,10 @@ def test_the_password_stands_nowhere(tmp_path: Path, spark, source: PostgresServ
         }
         command = [sys.executable, "-m", "spark_jobs.initial_load", str(pipeline.file)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
-        told.append((done.returncode, done.stdout + done.stderr))
-    assert [code for code, _ in told] == [3, 0]
-    assert "SERVICE_REFUSED" in told[0][1] and "password authentication failed" in told[0][1]
-    assert [text for _, text in told if source.password in text] == []
+        story.append((done.returncode, done.stdout + done.stderr))
+    assert [code for code, _ in story] == [3, 0]
+    assert "SERVICE_REFUSED" in story[0][1] and "password authentication failed" in story[0][1]
+    assert [text for _, text in story if source.password in text] == []
     secret = source.password.encode()
     assert [path for path in tmp_path.rglob("*") if path.is_file() and secret in path.read_bytes()] == []
 
@@ -219,7 +219,7 @@ class Cable:
 
 
 @pytest.mark.parametrize("copies", [True, False])
-def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
+def test_a_load_keeps_to_the_limits_of_its_source_and_shows_how_far_it_is(
     tmp_path: Path,
     spark,
     source: PostgresServer,
@@ -256,10 +256,10 @@ def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
         assert load(pipeline).rows == {"shop.paced": 6000}
     assert time.monotonic() - begun >= 3.0
     assert [count for count in partitions if count] == [1, 1, 1, 1], "a partition is a connection"
-    told = [record.getMessage() for record in caplog.records if record.name == "spark_jobs.load.work"]
-    assert told[0] == "shop.paced: reading 4 chunks, 0 of 4 are loaded"
-    assert told[1].startswith("shop.paced: 4 of 4 chunks staged, 6000 rows, ")
-    assert told[1].endswith("6000 rows so far")
+    story = [record.getMessage() for record in caplog.records if record.name == "spark_jobs.load.work"]
+    assert story[0] == "shop.paced: reading 4 chunks, 0 of 4 are loaded"
+    assert story[1].startswith("shop.paced: 4 of 4 chunks staged, 6000 rows, ")
+    assert story[1].endswith("6000 rows so far")
     pipeline.file.write_text(pipeline.file.read_text().replace("2000", "9").replace("max_connections: 1\n", "\n"))
     assert settings_of(pipeline.mirror.tables[0]) == slow
 
@@ -313,7 +313,7 @@ def test_a_dropped_connection_is_worth_another_try(
     assert sum(pq.read_metadata(file).num_rows for file in files) == 3000
 
 
-def test_a_proof_tells_a_database_that_went_away_and_a_driver_that_is_missing(
+def test_a_proof_shows_a_database_that_went_away_and_a_driver_that_is_missing(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-23: Spark asks the database while it makes a frame, before anybody reads it: no trace then, either."""
@@ -334,7 +334,7 @@ def test_a_proof_tells_a_database_that_went_away_and_a_driver_that_is_missing(
     assert "canary-7f3a" not in f"{unreachable.value}{missing.value}"
 
 
-def test_a_full_disk_of_the_database_is_not_told_as_one_of_a_worker(spark: Any, source: PostgresServer) -> None:
+def test_a_full_disk_of_the_database_is_not_reported_as_one_of_a_worker(spark: Any, source: PostgresServer) -> None:
     """S-25: the database says of its own disk what a worker says of its."""
     says = "could not write to file base/pgsql_tmp/1: No space left on device"
     source.execute(

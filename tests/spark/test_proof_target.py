@@ -115,7 +115,7 @@ def with_mapped_columns(folder: Path, spark: Any) -> pa.Table:
 
 
 def with_columns_mapped_by_id(folder: Path, spark: Any) -> pa.Table:
-    """Columns that are told by their ids, and rows of them that are deleted."""
+    """Columns that are reported by their ids, and rows of them that are deleted."""
     _written_by_spark(folder, spark, "'delta.columnMapping.mode' = 'id', 'delta.enableDeletionVectors' = 'true'")
     spark.sql(f"ALTER TABLE delta.`{folder}` RENAME COLUMN Name TO other")
     spark.sql(f"ALTER TABLE delta.`{folder}` ADD COLUMN Name string")

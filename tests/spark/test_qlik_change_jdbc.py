@@ -326,7 +326,7 @@ def test_rows_from_before_partitioning_are_read_too(tmp_path: Path, spark, sourc
 
 
 def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) -> None:
-    """Bad input: the reason is told, the other tables go on, and what is not there yet is waited for."""
+    """Bad input: the reason is reported, the other tables go on, and what is not there yet is waited for."""
     source.execute(
         f"CREATE TABLE shop.odd__ct ({HEADER}, l int[])",
         "CREATE TABLE shop.bare__ct (header__change_oper varchar(1), id int)",
@@ -340,7 +340,7 @@ def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) 
         "shop.bare": "HEADER_INVALID",
         "shop.foreign": "HEADER_INVALID",
     }
-    assert all(error.way_out for error in found.refused.values())
+    assert all(error.next_step for error in found.refused.values())
     assert found.waiting == ["shop.none__ct"]
     assert [one.name for one in found.ranges] == ["shop.items__ct"]
     with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
@@ -452,10 +452,10 @@ def test_copy_and_jdbc_bring_the_same_texts(spark: Any, source: PostgresServer, 
     copied = list(rows_of(resolve("shop_db"), query, SourceName("shop", "items__ct")))
     assert {kind for batch in copied for kind in batch.schema.types} == {pa.string()}
 
-    def told(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+    def story(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         return pickle.dumps([row for batch in batches for row in batch.to_pylist()])
 
-    (answer,) = table.read_slices(structure, [one], told)
+    (answer,) = table.read_slices(structure, [one], story)
     found = [row for batch in copied for row in batch.to_pylist()]
     assert found == pickle.loads(answer) and len(found) == 2 * len(ODD_TEXTS)
     order = [(row["c0"] or "", row["c1"]) for row in found]
@@ -473,7 +473,7 @@ def test_copied_rows_are_held_block_by_block(
     assert sum(sizes) == 5000 and max(sizes) < 110
 
 
-def test_what_copy_may_meet_is_told(source: PostgresServer, spark: Any) -> None:
+def test_what_copy_may_meet_is_reported(source: PostgresServer, spark: Any) -> None:
     """A refusal names its SQLSTATE; what the reader of the rows raises stays what it is; nothing tells the password."""
     at = SourceName("shop", "gone__ct")
     with pytest.raises(TerminalError, match=r"SERVICE_REFUSED.*42P01.*shop\.gone__ct") as refused:
@@ -493,7 +493,7 @@ def test_what_copy_may_meet_is_told(source: PostgresServer, spark: Any) -> None:
         assert next(rows).num_rows < 90000
 
 
-def test_bytes_that_are_no_text_are_told_and_not_repeated(source: PostgresServer, spark: Any) -> None:
+def test_bytes_that_are_no_text_are_reported_and_not_repeated(source: PostgresServer, spark: Any) -> None:
     """G-06: a database in SQL_ASCII takes any bytes for text, and refuses to send them as UTF-8."""
     source.execute(
         "DROP DATABASE IF EXISTS unchecked", "CREATE DATABASE unchecked ENCODING 'SQL_ASCII' TEMPLATE template0"
@@ -530,21 +530,21 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("way")
-def test_what_control_tables_tell_of_tables_in_any_spelling(
+def test_what_control_tables_show_of_tables_in_any_spelling(
     spark, source: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-81: by the table's name or its change table's, in any case; what may not be read is told, never an error."""
+    """T-81: by the table's name or its change table's, in any case; unreadable ones are reported, never an error."""
     source.execute(*control_table_statements("shop"))
     since = datetime(2024, 1, 1, 12, 30)
     for name in ("ITEMS", "items__ct", "other"):
         source.execute(suspended(TableDef("Shop", name, (), ()), "it's broken", since, "shop"))
     source.execute(apply_exception(TableDef("shop", "items", (), ()), "full", since, "shop"))
     at = place(control_schema="shop")
-    found = at.told(spark).signals
+    found = at.report(spark).signals
     assert found.keys() == {("shop.items", "TABLE_SUSPENDED"), ("shop.items", "TASK_ERRORS")}
     assert "2024-01-01 12:30" in found["shop.items", "TABLE_SUSPENDED"]
     assert "1 errors of it" in found["shop.items", "TASK_ERRORS"]
-    assert place().told(spark).signals == {}, "nobody named a schema"
+    assert place().report(spark).signals == {}, "nobody named a schema"
     source.execute(
         "DROP ROLE IF EXISTS weak",
         "CREATE ROLE weak LOGIN PASSWORD 'weak'",
@@ -553,6 +553,6 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     )
     login = json.loads(os.environ["AIRFLOW_CONN_SHOP_DB"]) | {"login": "weak", "password": "weak"}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(login))
-    found = at.told(spark).signals
+    found = at.report(spark).signals
     assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "TASK_ERRORS")}
     assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]

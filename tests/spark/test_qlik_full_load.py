@@ -48,7 +48,7 @@ def test_t40_t43_every_value_arrives_by_the_types_of_the_metadata_files(
     assert found == wanted
 
 
-def test_t92_a_full_load_of_a_table_that_was_empty_is_whole(tmp_path: Path, spark_on_demand) -> None:
+def test_t92_a_full_load_of_a_table_that_was_empty_is_complete(tmp_path: Path, spark_on_demand) -> None:
     write_files(tmp_path / "export", full_load_files(CUSTOMERS, [], "json"))
     assert [path.stat().st_size for path in tmp_path.rglob("LOAD*.json")] == [0]
     _, done = loaded(tmp_path, spark_on_demand)
@@ -63,7 +63,7 @@ def damaged(folder: Path, name: str, old: bytes, new: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told", "spoil"),
+    ("code", "story", "spoil"),
     [
         ("LOAD_INVALID", "FILE_DAMAGED", ("LOAD00000002.dfm", b'"recordCount": 100', b'"recordCount": 101')),
         ("LOAD_INVALID", "FILE_DAMAGED", ("LOAD00000002.dfm", b"LOAD00000002.csv", b"LOAD00000001.csv")),
@@ -79,8 +79,8 @@ def damaged(folder: Path, name: str, old: bytes, new: bytes) -> None:
         ("PLACE_MISSING", "no full load", (None, None, None)),
     ],
 )
-def test_a_full_load_that_is_not_whole_is_refused_before_anything_is_published(
-    tmp_path: Path, spark_on_demand, code: str, told: str, spoil: tuple[str | None, bytes | None, bytes | None]
+def test_a_full_load_that_is_not_complete_is_refused_before_anything_is_published(
+    tmp_path: Path, spark_on_demand, code: str, story: str, spoil: tuple[str | None, bytes | None, bytes | None]
 ) -> None:
     """T-41, T-42: bad input of an export; the message says the file and the way out."""
     written(tmp_path)
@@ -96,7 +96,7 @@ def test_a_full_load_that_is_not_whole_is_refused_before_anything_is_published(
         damaged(tmp_path, name, old, new if new is not None else old.replace(b"STRING", b"GEOMETRY"))
     pipeline, done = loaded(tmp_path, spark_on_demand)
     stopped = done.stopped["dbo.customers"]
-    assert stopped.startswith(code) and told in stopped and str(folder) in stopped
+    assert stopped.startswith(code) and story in stopped and str(folder) in stopped
     assert pipeline.numbers("dbo.schema/customers") == []
 
 

@@ -137,7 +137,9 @@ def only_orders_stopped(pipeline: Pipeline, result: Reconciled, code: str) -> No
 
 
 @IN_BOTH
-def test_a_whole_history_is_found_whole(pipeline: Pipeline, check: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_complete_history_is_found_complete(
+    pipeline: Pipeline, check: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """I1, I7, I8, I29; and the check is repeatable: it leaves no trace where it finds nothing."""
     kinds = {
         file.kind for table in pipeline.reader.tables().values() for file in pipeline.reader.published(table.id, 1)
@@ -311,7 +313,7 @@ def test_a_failing_store_proves_nothing(pipeline: Pipeline, check: Any, monkeypa
     assert (tables[CUSTOMERS].stop_code, tables[ORDERS].stop_code) == (None, "CONTENT_CHANGED")
 
 
-def test_a_table_that_began_anew_meanwhile_is_left_alone(
+def test_a_table_that_began_again_meanwhile_is_left_alone(
     pipeline: Pipeline, check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I12: what was found belongs to the life before."""

@@ -19,7 +19,7 @@ print("JVM:", context._jvm.java.lang.System.getenv("SPARK_LOCAL_IP"), context.ma
 """
 
 
-def test_a_submitted_job_does_not_tell_workers_on_other_machines_to_call_the_loopback() -> None:
+def test_a_submitted_job_does_not_show_workers_on_other_machines_to_call_the_loopback() -> None:
     """Without an address that somebody chose, Spark itself finds the one at which workers reach the driver."""
     options = ["--master", "local[1]", "--conf", "spark.driver.memory=512m", "pyspark-shell"]
     environment = {name: text for name, text in os.environ.items() if name not in {"SPARK_LOCAL_IP", "SPARK_HOME"}} | {

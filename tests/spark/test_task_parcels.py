@@ -68,7 +68,7 @@ def _lacks_a_module(_task: str) -> None:
     import_module("package_of_nobody")
 
 
-def test_what_a_worker_lacks_is_told_in_one_line_and_without_a_trace(spark: Any) -> None:
+def test_what_a_worker_lacks_is_reported_in_one_line_and_without_a_trace(spark: Any) -> None:
     """S-25: a disk that is full passes; a Python without the package does not, whoever asks Spark."""
     with pytest.raises(TransientError, match=r"^DISK_FULL: No space left on device") as full:
         run_job(spark, "write", _disk_is_full, ["a"], 0)

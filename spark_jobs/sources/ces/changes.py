@@ -99,16 +99,16 @@ class ColumnList(RowColumns):
         """The mirrored columns that are missing in an image; a column with NULL is not missing."""
         return tuple(name for name in self.kept if name not in image)
 
-    def written_without(self, image: Image, untold: Collection[str]) -> tuple[str, str]:
-        """The column list and the row, both as JSON, for an update without the columns *untold* (G-04, C-96).
+    def written_without(self, image: Image, unsent: Collection[str]) -> tuple[str, str]:
+        """The column list and the row, both as JSON, for an update without the columns *unsent* (G-04, C-96).
 
         Readers of the log see by a gap between column positions that columns are missing. Where there would be none,
         because the last columns are missing, positions are shifted to begin with 1.
         """
-        told = [column for column in self._columns if column.name in self.kept and column.name not in untold]
-        shift = int(sorted(c.index for c in told) == list(range(len(told))))
-        text = _encode([[c.name, c.type, c.index + shift] for c in told]).decode()
-        return text, self._written(image, tuple(c.name for c in told))
+        sent = [column for column in self._columns if column.name in self.kept and column.name not in unsent]
+        shift = int(sorted(c.index for c in sent) == list(range(len(sent))))
+        text = _encode([[c.name, c.type, c.index + shift] for c in sent]).decode()
+        return text, self._written(image, tuple(c.name for c in sent))
 
     def spelled(self, name: str, value: str | None) -> str | None:
         """A value as the log stores it: unchanged, but binary values in base64 become hexadecimal."""
@@ -128,8 +128,8 @@ class ColumnList(RowColumns):
 
         A large object that is NULL is omitted: the source may not have sent it (C-71).
         """
-        told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
-        return self._written(image, told)
+        sent = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
+        return self._written(image, sent)
 
     def mark(self, old: Image) -> int | None:
         """A short hash of the row before an update; None unless that row certainly has all columns (C-71)."""
@@ -175,22 +175,22 @@ def _may_be_cut(sql_type: str, value: str) -> bool:
 
 
 def _cut_values(columns: ColumnList, image: Image) -> list[str]:
-    told = [(name, image.get(name)) for name in columns.kept]
-    return [n for n, value in told if value is not None and _may_be_cut(columns.types[n], value)]
+    sent = [(name, image.get(name)) for name in columns.kept]
+    return [n for n, value in sent if value is not None and _may_be_cut(columns.types[n], value)]
 
 
 class Outcome(NamedTuple):
     """The result of decoding one message: its log rows, or none if its table is not mirrored.
 
     *foreign* is the name of a table that is not mirrored, *at* the position of its message, if known. *sender* is the
-    database of a change. *key_untold*: the update does not show which key the row had before.
+    database of a change. *old_key_missing*: the update does not show which key the row had before.
     """
 
     rows: tuple[LogRow, ...]
     foreign: str = ""
     at: str = ""
     sender: str = ""
-    key_untold: bool = False
+    old_key_missing: bool = False
 
 
 class SourceTable:
@@ -252,21 +252,21 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     old = _old_image(columns, images.old, key)
     _refuse_another_row(data, columns, image, old)
     whole = _is_complete(data, table, columns, old, image)
-    untold = [name for name in absent if not _is_null(name, columns, old, whole)]
+    unsent = [name for name in absent if not _is_null(name, columns, old, whole)]
     listed = columns.text
-    if untold:
+    if unsent:
         if table.full_rows:
-            raise Refusal("ROW_INVALID", f"an UPD without {shown(untold)}, and `full_rows` promises all columns", key)
+            raise Refusal("ROW_INVALID", f"an UPD without {shown(unsent)}, and `full_rows` promises all columns", key)
         if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
             # Something changed, so it is one of these; and only NULL can be left out.
-            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, without its value", key)
-        whole, listed, row = False, *columns.written_without(image, untold)
+            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(unsent)}, without its value", key)
+        whole, listed, row = False, *columns.written_without(image, unsent)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
     if old_texts == texts:
-        is_untold = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
+        lacks_old_key = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
         row_set = row_set._replace(had=columns.mark(old))
-        return Outcome((row_set,), key_untold=is_untold)
+        return Outcome((row_set,), old_key_missing=lacks_old_key)
     # The primary key in a key change may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
@@ -348,8 +348,8 @@ def _is_complete(data: Data, table: SourceTable, columns: ColumnList, old: Image
     """Whether an update provably has all columns (C-44); NULL for an old large object proves nothing (C-71)."""
     key_names = table.key_names | _key_columns(data)
     for name, value in old.items():
-        told = value is not None or name not in columns.large
-        if told and name in current and current[name] == value and name not in key_names:
+        sent = value is not None or name not in columns.large
+        if sent and name in current and current[name] == value and name not in key_names:
             return True
     return False
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from open_mirroring.changes.manifest import KEYS_UNTOLD
+from open_mirroring.changes.manifest import OLD_KEYS_MISSING
 from open_mirroring.changes.row_key import key_bucket
 from open_mirroring.facts.foreign_tables import FOREIGN, Ignored
 from open_mirroring.facts.kind import NewFacts
@@ -74,7 +74,7 @@ class CesDecoder(Decoder):
         rows: list[LogRow] = []
         facts: NewFacts = {}
         kinds = Counter[str]()
-        senders, untold = set[Sender](), set[str]()
+        senders, without_old_key = set[Sender](), set[str]()
         for message in messages:
             outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
             found = outcome.rows
@@ -85,11 +85,11 @@ class CesDecoder(Decoder):
                 FOREIGN.add(facts, Ignored(1, outcome.at), name=outcome.foreign)
             elif kind == CHANGE:
                 senders.add((found[0].tbl or "", outcome.sender))
-                if outcome.key_untold:
-                    untold.add(found[0].tbl or "")
+                if outcome.old_key_missing:
+                    without_old_key.add(found[0].tbl or "")
         counts = Dispositions(kinds.total(), kinds[CHANGE], kinds[FRAGMENT], 0, kinds[""], kinds[REJECTED])
         note_senders(facts, senders)
-        return Decoded(rows, counts, keys_untold(untold), facts)
+        return Decoded(rows, counts, old_keys_missing(without_old_key), facts)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         outcome = join(pieces, self)
@@ -102,7 +102,7 @@ class CesDecoder(Decoder):
         if outcome.foreign:
             FOREIGN.add(facts, Ignored(count, outcome.at), name=outcome.foreign)
         note_senders(facts, {(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
-        schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
+        schemas = old_keys_missing({row.tbl or "" for row in outcome.rows} if outcome.old_key_missing else ())
         return Decoded([*outcome.rows], counts, schemas, facts)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
@@ -151,25 +151,25 @@ class CesDecoder(Decoder):
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
                 # Without a key, or with two, no key is recorded: it would be a guess.
-                is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED", "KEY_DIFFERS")
-                key = stale_key(event, data, table, refusal.key) if is_told else None
+                names_row = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED", "KEY_DIFFERS")
+                key = stale_key(event, data, table, refusal.key) if names_row else None
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
             source = None if data is None else data.eventsource
-            told = table_in_data(event.data) if source is None else NamedTable(source.db, source.schema, source.tbl)
-            return self.placed(row, told)
+            named = table_in_data(event.data) if source is None else NamedTable(source.db, source.schema, source.tbl)
+            return self.placed(row, named)
 
-    def placed(self, letter: LogRow, told: NamedTable | None) -> Outcome:
-        """Assigns a dead letter to the table *told*, which was found in its bytes; no row if it is not mirrored (C-95).
+    def placed(self, letter: LogRow, named: NamedTable | None) -> Outcome:
+        """Assigns a dead letter to the table *named*, found in its bytes; no row if that is not mirrored (C-95).
 
         A dead letter without a key stops a table that has one, because any of the table's rows may be outdated.
         """
-        if told is None or not (told.schema and told.tbl):
+        if named is None or not (named.schema and named.tbl):
             return Outcome((letter,))
         database = (self.settings.database or "").casefold()
-        if database and told.db and told.db.casefold() != database:
-            return Outcome((), foreign=f"{told.db}.{told.schema}.{told.tbl}", at=letter.pos or "")
-        name = f"{told.schema}.{told.tbl}"
+        if database and named.db and named.db.casefold() != database:
+            return Outcome((), foreign=f"{named.db}.{named.schema}.{named.tbl}", at=letter.pos or "")
+        name = f"{named.schema}.{named.tbl}"
         meant = self._names.meant_by(name) if name not in self._tables else name
         if meant is None:
             return Outcome((), foreign=name, at=letter.pos or "")
@@ -205,9 +205,9 @@ class CesDecoder(Decoder):
         return table
 
 
-def keys_untold(tables: Collection[str]) -> list[SourceSchema]:
+def old_keys_missing(tables: Collection[str]) -> list[SourceSchema]:
     """Notes for the ledger that updates of these tables do not show the row's previous key (C-73)."""
-    return [SourceSchema(KEYS_UNTOLD, "", table, 0, "") for table in sorted(tables)]
+    return [SourceSchema(OLD_KEYS_MISSING, "", table, 0, "") for table in sorted(tables)]
 
 
 def _check_position(event: Event, data: Data) -> None:
@@ -277,12 +277,12 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
-    told = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
+    named = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
     # One row for the complete group, at the coordinates of its first piece; the log has the others unchanged.
     first = min(pieces, key=lambda row: (row.origin, row.place))
     letter = refused_row(first.origin, first.place, refusal, first.raw)._replace(reason=refusal.reason)
     letter = letter._replace(epoch=first.epoch, pos=first.pos, fragment_of=first.fragment_of)
-    outcome = decoder.placed(letter, told.pop() if len(told) == 1 else None)
+    outcome = decoder.placed(letter, named.pop() if len(named) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else outcome
 
 

@@ -32,7 +32,7 @@ from open_mirroring.facts.kind import NewFacts
 from open_mirroring.facts.senders import note_senders
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, image_mark, mark_of_escaped
 from spark_jobs.sources.ces.changes import CUT_LENGTH
-from spark_jobs.sources.ces.decoder import CesDecoder, keys_untold
+from spark_jobs.sources.ces.decoder import CesDecoder, old_keys_missing
 from spark_jobs.sources.ces.envelope import read_data, read_event
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import (
@@ -190,7 +190,7 @@ class FastCes:
 
     def take(self, block: Block) -> Taken:
         rows: list[RowFields] = []
-        untold = set[str]()
+        without_old_key = set[str]()
         epochs: list[bytes] = []
         foreign: list[int] = []
         names_of_foreign, foreign_up_to = Counter[str](), dict[str, bytes]()
@@ -219,7 +219,7 @@ class FastCes:
                 row = _row(known, line, head, rest, is_plain)
                 if row is not None:
                     if head[4] == b"UPD" and rest["old"] is None and not known.keys_never_change:
-                        untold.add(known.source)
+                        without_old_key.add(known.source)
                     rows.append(row)
                     epochs.append(head[1])
             elif known is not None and FOREIGN.fullmatch(content, at, end):
@@ -234,7 +234,9 @@ class FastCes:
         facts: NewFacts = {}
         note_senders(facts, {(one.source, one.sender) for one in used})
         note_foreign(facts, names_of_foreign, {name: f"{at.decode()}:0" for name, at in foreign_up_to.items()})
-        return Taken(rows_table(block, rows, columns, names), numbers, schemas=keys_untold(untold), facts=facts)
+        return Taken(
+            rows_table(block, rows, columns, names), numbers, schemas=old_keys_missing(without_old_key), facts=facts
+        )
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """As :meth:`FastDecoder.learn`: no change event announces a structure."""
@@ -273,7 +275,7 @@ class FastCes:
         others = [name for name in columns.names if name not in table.key_names]
         proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]
         is_canonical = None not in digits
-        told = (
+        transacted = (
             columns.text,
             pattern,
             convert,
@@ -283,7 +285,7 @@ class FastCes:
             columns.logs_transactions,
             table.keys_never_change,
         )
-        known = _KnownList(len(self._known), table.source, source.db, *told)
+        known = _KnownList(len(self._known), table.source, source.db, *transacted)
         self._known.append(known)
         return known
 
@@ -319,10 +321,10 @@ def _row(
             return None
         canonical = encode_key(texts).encode()
     bucket = bucket_of_bytes(canonical)
-    told = (time, position[:_LSN_DIGITS]) if known.logs_transactions else NOT_ASKED
+    transacted = (time, position[:_LSN_DIGITS]) if known.logs_transactions else NOT_ASKED
     if op == DELETE:
-        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image, None, told
-    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None, had, told
+        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image, None, transacted
+    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None, had, transacted
 
 
 def _logged(image: bytes, is_plain: bool) -> bytes:

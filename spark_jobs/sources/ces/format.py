@@ -84,9 +84,9 @@ def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) ->
         try:
             event = decoder.read(message.body)
             if event.split.whole is False or (event.split.whole is None and not is_complete(event.data)):
-                told = table_in_data(event.data)
-                if told is not None and settings.database in (None, told.db):
-                    yield Announced(told.schema, told.tbl, sender=told.db or "")
+                named = table_in_data(event.data)
+                if named is not None and settings.database in (None, named.db):
+                    yield Announced(named.schema, named.tbl, sender=named.db or "")
                 continue
             data = read_data(event.data)
             source = data.eventsource
@@ -128,7 +128,7 @@ def _update(data: Data, columns: ColumnList) -> tuple[bool | None, tuple[Note, .
     key = {part.columnname for part in data.eventsource.pkkey or ()}
     if any(value is not None and name not in key and current.get(name) == value for name, value in old.items()):
         return False, ()
-    untold = [name for name in columns.absent_from(current) if old.get(name, "") is not None]
+    unsent = [name for name in columns.absent_from(current) if old.get(name, "") is not None]
     places = sorted(place for _, _, place in json.loads(columns.text))
     has_gap = places != list(range(places[0], places[0] + len(places)))
-    return True if untold or has_gap else None, () if old else (NO_OLD_VALUES,)
+    return True if unsent or has_gap else None, () if old else (NO_OLD_VALUES,)

@@ -79,8 +79,8 @@ def _of_json(body: bytes) -> NamedTable | None:
     if not (isinstance(schema, str) and isinstance(tbl, str)):
         return None
     # A parser keeps the last one of duplicate names, so the text is searched, too.
-    told, by_text = NamedTable(db if isinstance(db, str) else None, schema, tbl), _names(body[:_MOST_BYTES])
-    return told if by_text is not None and by_text <= {told} else None
+    named, by_text = NamedTable(db if isinstance(db, str) else None, schema, tbl), _names(body[:_MOST_BYTES])
+    return named if by_text is not None and by_text <= {named} else None
 
 
 def _member(value: Any, name: str) -> Any:

@@ -23,7 +23,7 @@ def refuse_missing_codec(error: BaseException) -> None:
             "INSTALLATION_INCOMPLETE",
             f"the file is compressed with {found[1]}, and the Python package {package} is not installed on the machine "
             "that reads it. Nothing of it was read, and nothing is lost",
-            way_out=f"install {package} on every machine that reads the source (`pip install 'fastavro[codecs]'`), "
+            next_step=f"install {package} on every machine that reads the source (`pip install 'fastavro[codecs]'`), "
             "then run again",
         ) from error
 

@@ -147,7 +147,7 @@ def is_described(schema: SourceSchema) -> bool:
     return schema.document != USED
 
 
-SERVER_UNTOLD = "?/"
+SERVER_UNKNOWN = "?/"
 """Prefix of the name of a Qlik task whose server is unknown; compared only with other names with this prefix."""
 
 

@@ -83,7 +83,9 @@ def rows_table(
     """Rows as an Arrow table with :data:`SCHEMA`, or :data:`DATED_SCHEMA` if any row has a commit time."""
     if not rows:
         return SCHEMA.empty_table()
-    numbers, codes, positions, operations, keys, buckets, whole, images, before, had, told = zip(*rows, strict=True)
+    numbers, codes, positions, operations, keys, buckets, whole, images, before, had, transacted = zip(
+        *rows, strict=True
+    )
     codes = pa.array(codes, pa.int32())
     constant = pa.array(np.zeros(len(rows), np.int32))
     columns = [
@@ -102,8 +104,8 @@ def rows_table(
         pa.DictionaryArray.from_arrays(constant, [block.origin]),
         pa.array(block.places[list(numbers)]),
     ]
-    if told.count(NOT_ASKED) < len(told):
-        columns += [texts(values) for values in zip(*told, strict=True)]
+    if transacted.count(NOT_ASKED) < len(transacted):
+        columns += [texts(values) for values in zip(*transacted, strict=True)]
         return pa.Table.from_arrays(columns, schema=DATED_SCHEMA)
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 

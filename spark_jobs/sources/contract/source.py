@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from open_mirroring.changes.column_history import Structure
+from open_mirroring.changes.ddl_statements import SourceReport
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
-from open_mirroring.changes.told_statements import Told
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.read_places import Numbering
 from open_mirroring.protocols.backfilling import Interval
@@ -241,9 +241,9 @@ class Transport(ABC):
         """For each name the first offset that retention has kept, and the end offset; empty without retention."""
         return {}
 
-    def told(self, spark: Any) -> Told:
+    def report(self, spark: Any) -> SourceReport:
         """What the source reports of its tables in addition to changes, such as DDL; here nothing."""
-        return Told()
+        return SourceReport()
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
         """The position from which the next run may read changes of a table again (T-18); None: it reads none again."""

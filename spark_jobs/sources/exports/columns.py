@@ -93,7 +93,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
     try:
         landing = chosen if sql_type is None else landed_as(sql_type, chosen)
     except TerminalError as error:
-        raise _unsupported(name, error.what, error.way_out) from error
+        raise _unsupported(name, error.what, error.next_step) from error
     parsed = read_any(sql_type or "")
     # The export lost a part of the source's text: its offset, or its seventh digit.
     is_cut = pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
@@ -352,6 +352,6 @@ def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure], cod
     bad.setdefault(at, Failure(at, code, f"column {column.name!r}{kind}: {reason}"))
 
 
-def _unsupported(name: str, what: str, way_out: str) -> TerminalError:
-    way_out += "; a column that is not a key can also be left out with `columns`"
-    return TerminalError("TYPE_UNSUPPORTED", f"column {name!r}: {what}", way_out=way_out)
+def _unsupported(name: str, what: str, next_step: str) -> TerminalError:
+    next_step += "; a column that is not a key can also be left out with `columns`"
+    return TerminalError("TYPE_UNSUPPORTED", f"column {name!r}: {what}", next_step=next_step)

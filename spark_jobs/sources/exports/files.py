@@ -96,10 +96,10 @@ def export_files(export: Export) -> list[str]:
         if is_hidden and (f".{export.format}" not in folded or folded.endswith(".crc")):
             continue
         if file.unread:
-            what, way_out = f"is {file.unread}, and may stand for rows", "put the file or folder itself in its place"
+            what, next_step = f"is {file.unread}, and may stand for rows", "put the file or folder itself in its place"
         elif is_hidden:
             what = "is hidden by its name or that of a folder, and may hold rows"
-            way_out = "give file and folder a plain name if they belong to the export"
+            next_step = "give file and folder a plain name if they belong to the export"
         elif name.endswith(f".{export.format}"):
             found.append(file.name)
             continue
@@ -107,11 +107,11 @@ def export_files(export: Export) -> list[str]:
             continue  # some services keep an empty folder as such an object
         else:
             what = f"does not end with .{export.format}"
-            way_out = "an export is a folder of its own: rename the file"
-        raise _error(export.root, "LOAD_INVALID", f"the file {file.name!r} {what}", f"{way_out}, or take it out")
+            next_step = "an export is a folder of its own: rename the file"
+        raise _error(export.root, "LOAD_INVALID", f"the file {file.name!r} {what}", f"{next_step}, or take it out")
     if not found:
-        way_out = "put the export there (a table without rows has one file too), or fix `path`"
-        raise _error(export.root, "PLACE_MISSING", f"there is no .{export.format} file", way_out)
+        next_step = "put the export there (a table without rows has one file too), or fix `path`"
+        raise _error(export.root, "PLACE_MISSING", f"there is no .{export.format} file", next_step)
     return sorted(found)
 
 
@@ -119,13 +119,13 @@ def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
     """Refuse layouts that are more than files: reading all of them would add deleted rows, or lose columns."""
     names = [folder.rpartition("/")[2] for folder in sorted(folders)]
     if "_delta_log" in names:
-        what, way_out = "the folder is a Delta table", "export its rows into a folder of plain files"
+        what, next_step = "the folder is a Delta table", "export its rows into a folder of plain files"
     elif partitions := [name for name in names if "=" in name]:
         what = f"the folder {partitions[0]!r} names a column that the files in it do not have"
-        way_out = "export without partitioning"
+        next_step = "export without partitioning"
     else:
         return
-    raise _error(root, "LOAD_INVALID", what, way_out)
+    raise _error(root, "LOAD_INVALID", what, next_step)
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
@@ -280,7 +280,7 @@ def refused(failure: Failure, where: str) -> TerminalError:
         failure.code,
         failure.reason,
         where=where,
-        way_out="correct the value in the export, or the column's type, and load again",
+        next_step="correct the value in the export, or the column's type, and load again",
     )
 
 
@@ -308,7 +308,7 @@ def reading(path: Place) -> Iterator[None]:
             "UNREACHABLE",
             f"the file cannot be read: {error.strerror}",
             where=str(path),
-            way_out="put the export back as it was, or check its disk; the load goes on",
+            next_step="put the export back as it was, or check its disk; the load goes on",
         ) from error
 
 
@@ -328,8 +328,8 @@ def _as_bound(path: Place, piece: Piece) -> Place:
 
 
 def _changed(path: Place, what: str) -> TerminalError:
-    way_out = "put the export back as it was and go on, or reset the table and load the new one"
-    return _error(path, "LOAD_CHANGED", what, way_out)
+    next_step = "put the export back as it was and go on, or reset the table and load the new one"
+    return _error(path, "LOAD_CHANGED", what, next_step)
 
 
 def _load_files(root: Place) -> list[str]:
@@ -374,13 +374,13 @@ def keys_as_streamed(
 def _load_types(path: Place, dfm: Dfm, chosen: ColumnChoice, given: Mapping[str, str]) -> dict[str, str]:
     found, mirrored = {}, {*chosen.of(dfm.names)}
     for column in (column for column in dfm.columns if column.name in mirrored):
-        told = given.get(column.name)
-        if told is None and column.precision < 1:
-            told = chosen_digits(column.type, chosen.type_of(column.name))
+        chosen_type = given.get(column.name)
+        if chosen_type is None and column.precision < 1:
+            chosen_type = chosen_digits(column.type, chosen.type_of(column.name))
         try:
-            found[column.name] = told or log_type(column.type, column.length, column.precision, column.scale)
+            found[column.name] = chosen_type or log_type(column.type, column.length, column.precision, column.scale)
         except TerminalError as error:
-            raise _error(path, error.code, f"column {column.name!r}: {error.what}", error.way_out) from error
+            raise _error(path, error.code, f"column {column.name!r}: {error.what}", error.next_step) from error
     return found
 
 
@@ -391,8 +391,8 @@ def dfm_of(path: Place) -> Dfm:
         dfm = read_dfm(described.read_bytes())
         check_file(dfm, path.name)
     except FileNotFoundError:
-        what, way_out = f"the metadata file {described.name!r} is missing", "put it back next to its data file"
-        raise _error(path.parent, "LOAD_INVALID", what, way_out) from None
+        what, next_step = f"the metadata file {described.name!r} is missing", "put it back next to its data file"
+        raise _error(path.parent, "LOAD_INVALID", what, next_step) from None
     except Refusal as refusal:
         raise _unlike(path, refusal) from refusal
     return dfm
@@ -403,5 +403,5 @@ def _unlike(path: Place, refusal: Refusal) -> TerminalError:
     return _error(path, "LOAD_INVALID", what, "reload the table with the Qlik task")
 
 
-def _error(where: Place | str, code: str, what: str, way_out: str) -> TerminalError:
-    return TerminalError(code, what, where=str(where), way_out=way_out)
+def _error(where: Place | str, code: str, what: str, next_step: str) -> TerminalError:
+    return TerminalError(code, what, where=str(where), next_step=next_step)

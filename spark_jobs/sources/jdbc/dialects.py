@@ -303,7 +303,7 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
     return TerminalError(
         "TYPE_UNSUPPORTED",
         f"column {column['name']!r} of type {column['data_type']} {reason}",
-        way_out="read a view that casts it, or land it as text where the database can cast it "
+        next_step="read a view that casts it, or land it as text where the database can cast it "
         "(`types: {column: string}`); a column that is not a key can also be left out with `columns`",
     )
 
@@ -318,11 +318,11 @@ def database_error(doing: str, state: str, what: str, connection: Connection, ta
             "SERVICE_REFUSED",
             f"{doing}, the database refused (SQLSTATE {state}): {what}",
             where=where,
-            way_out="fix the connection, the rights of its login, or the table's settings",
+            next_step="fix the connection, the rights of its login, or the table's settings",
         )
     return TransientError(
         "UNREACHABLE",
         f"{doing}, the database did not answer to the end (SQLSTATE {state or 'unknown'}): {what}",
         where=where,
-        way_out="the next run goes on where this one stopped; if the error stays, check the database and the network",
+        next_step="the next run goes on where this one stopped; if the error stays, check the database and the network",
     )

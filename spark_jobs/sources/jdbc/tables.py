@@ -125,12 +125,12 @@ class JdbcTable:
                 "PLACE_MISSING",
                 f"the login sees no table {self._name.table!r} in the schema {self._name.schema!r}",
                 where=f"connection {self._connection.name}",
-                way_out="correct `table`, or grant the login SELECT on it",
+                next_step="correct `table`, or grant the login SELECT on it",
             )
         missing = sorted(chosen.absent([*(column["name"] for column in found), *gone]))
         if missing:
             raise TerminalError(
-                "LOAD_INVALID", f"the table has no columns {missing}", way_out="spell the columns as the table does"
+                "LOAD_INVALID", f"the table has no columns {missing}", next_step="spell the columns as the table does"
             )
         names = chosen.of(column["name"] for column in found)
         columns = []
@@ -146,12 +146,12 @@ class JdbcTable:
             return self._dialect.sql_type(column)
         except TerminalError:
             # A NUMERIC without precision has the digits that the mirror file gives (G-110).
-            told = chosen_digits(str(column["data_type"]), chosen)
-            if told is None and chosen == "string" and self._dialect.has_text(str(column["data_type"])):
+            chosen_type = chosen_digits(str(column["data_type"]), chosen)
+            if chosen_type is None and chosen == "string" and self._dialect.has_text(str(column["data_type"])):
                 return "nvarchar(max)"
-            if told is None:
+            if chosen_type is None:
                 raise
-            return told
+            return chosen_type
 
     def catalog(self) -> Sequence[Mapping[str, Any]]:
         """The columns of every table that the login sees, one row each."""
@@ -183,7 +183,7 @@ class JdbcTable:
                 "CONFIG_INVALID",
                 f"the column {column!r} cannot be cut into ranges: {error}",
                 where=f"table {self._table()}",
-                way_out="name another column as `split_column`, or leave `chunks` out",
+                next_step="name another column as `split_column`, or leave `chunks` out",
             ) from error
         return SplitColumn(column, kind), ranges(found)
 
@@ -254,7 +254,7 @@ class JdbcTable:
         answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
         if sorted(answers) != list(range(partitions)):
             what = f"{len(answers)} of {partitions} partitions answered"
-            raise TransientError("UNREACHABLE", what, way_out="run again")
+            raise TransientError("UNREACHABLE", what, next_step="run again")
         return [answers[part] for part in range(partitions)]
 
     def frame(
@@ -370,18 +370,20 @@ class JdbcTable:
                 "INSTALLATION_INCOMPLETE",
                 f"Spark has no {self._dialect.driver}, the database's driver",
                 where=f"connection {self._connection.name}",
-                way_out="fetch it: open-mirroring jars; a cluster or a server of Spark Connect has to have it, too",
+                next_step="fetch it: open-mirroring jars; a cluster or a server of Spark Connect has to have it, too",
             )
         if state is None:
             if self._connection.password:
                 what = what.replace(self._connection.password, "***")
             where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
             if is_classic(self._spark):
-                way_out = "this is no answer of the database: report it"
-                return TerminalError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
+                next_step = "this is no answer of the database: report it"
+                return TerminalError(
+                    "SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, next_step=next_step
+                )
             # Spark Connect returns no SQLSTATE, so another attempt may succeed.
-            way_out = "run again; if it stays, fix what the text names"
-            return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
+            next_step = "run again; if it stays, fix what the text names"
+            return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, next_step=next_step)
         return database_error(doing, state, what, self._connection, self._name)
 
 
@@ -401,8 +403,8 @@ def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
     for (schema, table), group in groupby(lines, key=lambda line: (line["schema"], line["table"])):
         columns = list(group)
         in_key = sorted((one for one in columns if one["key_place"] is not None), key=lambda one: one["key_place"])
-        told = tuple(AnnouncedColumn(one["name"], _catalog_type(dialect, one)) for one in columns)
-        yield Announced(schema, table, told, tuple(one["name"] for one in in_key))
+        announced = tuple(AnnouncedColumn(one["name"], _catalog_type(dialect, one)) for one in columns)
+        yield Announced(schema, table, announced, tuple(one["name"] for one in in_key))
 
 
 def _catalog_type(dialect: Dialect, column: Mapping[str, Any]) -> str:
@@ -442,7 +444,7 @@ def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:
-        raise TerminalError(error.code, f"column {name!r}: {error.what}", way_out=error.way_out) from error
+        raise TerminalError(error.code, f"column {name!r}: {error.what}", next_step=error.next_step) from error
 
 
 def _typed(values: pa.Array, column: LoadColumn, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:

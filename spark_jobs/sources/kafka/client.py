@@ -91,7 +91,7 @@ _PASSING = {
 _CUT_OFF = ("Local: Broker transport failure", "Local: Timed out")
 _TOKEN = "OAUTHBEARER token"
 _TOKEN_LATER = ("temporarily_unavailable", "server_error")
-_RECREATED_WAY_OUT = (
+_RECREATED_NEXT_STEP = (
     "offsets of the old topic mean nothing in the new one, and changes between the two may be lost: let the source "
     "write to a topic of another name, name that in the mirror file, and reload its tables"
 )
@@ -194,7 +194,7 @@ class Broker:
             "UNREACHABLE",
             f"the broker does not answer or gives no messages: {self._last}",
             where=self._where(where),
-            way_out="nothing is lost: the same ranges are read again by the next run; if it stays so, look at the "
+            next_step="nothing is lost: the same ranges are read again by the next run; if it stays so, look at the "
             "broker and at the network between",
         )
 
@@ -208,7 +208,7 @@ class Broker:
                 "PLACE_MISSING",
                 "the broker has no such topic or partition, or does not show it to this login",
                 where=self._where(where),
-                way_out="fix `source.topics`, create the topic, or grant the login Describe and Read on it",
+                next_step="fix `source.topics`, create the topic, or grant the login Describe and Read on it",
             )
         if self.passes(error):
             self.unreachable(where)
@@ -216,7 +216,7 @@ class Broker:
             "SERVICE_REFUSED",
             f"the broker or its client refuses: {self._text(error)}",
             where=self._where(where),
-            way_out="see the error's name in Kafka's documentation; nothing was read past this place",
+            next_step="see the error's name in Kafka's documentation; nothing was read past this place",
         )
 
     def _made(self, kind: Callable[..., Client], options: Mapping[str, Any]) -> Client:
@@ -241,7 +241,7 @@ class Broker:
                 "ACCESS_DENIED",
                 f"the broker refuses this login: {text}",
                 where=self._where(),
-                way_out="correct login, password or mechanism of the connection, or grant the login Describe and "
+                next_step="correct login, password or mechanism of the connection, or grant the login Describe and "
                 "Read on the topics",
             )
         elif error.code() == KafkaError._SSL and "certificate" in text:
@@ -249,7 +249,7 @@ class Broker:
                 "CONNECTION_INVALID",
                 f"the broker's certificate, or ours, is not accepted: {text}",
                 where=self._where(),
-                way_out="name the authority that signed the broker's certificate in ssl.ca.location of the "
+                next_step="name the authority that signed the broker's certificate in ssl.ca.location of the "
                 "connection's extra, and the host by the name that is in the certificate",
             )
 
@@ -272,7 +272,7 @@ def _token_may_come(text: str) -> bool:
 
 def recreated(what: str, where: str) -> TerminalError:
     """The error for a topic that is no longer the one whose offsets were bound."""
-    return TerminalError("MESSAGES_LOST", what, where=where, way_out=_RECREATED_WAY_OUT)
+    return TerminalError("MESSAGES_LOST", what, where=where, next_step=_RECREATED_NEXT_STEP)
 
 
 def retention_loss(lost: int, first: int, where: str) -> TerminalError:
@@ -281,6 +281,6 @@ def retention_loss(lost: int, first: int, where: str) -> TerminalError:
         "MESSAGES_LOST",
         f"{lost} offsets are gone before they were read: the first that is left is {first}",
         where=where,
-        way_out="lengthen the topic's retention beyond the longest outage; the lost changes cannot be read any more: "
+        next_step="lengthen the topic's retention beyond the longest outage; the lost changes cannot be read any more: "
         "let the source write to a topic of another name, name that in the mirror file, and reload its tables",
     )

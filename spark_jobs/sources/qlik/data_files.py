@@ -66,8 +66,8 @@ def read_texts(
             yield batch
     except UnicodeDecodeError as error:
         what = f"after {rows} rows: {why_not(error)}"
-        way_out = "set `encoding` under `source` in the mirror file, or UTF-8 at the file target"
-        raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {way_out}") from error
+        next_step = "set `encoding` under `source` in the mirror file, or UTF-8 at the file target"
+        raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {next_step}") from error
     except _DAMAGE as error:
         # Damaged content raises an OSError without errno; errors of the system have one.
         if isinstance(error, OSError) and error.errno is not None:
@@ -75,7 +75,7 @@ def read_texts(
                 "UNREACHABLE",
                 f"the file cannot be read: {error.strerror}",
                 where=str(path),
-                way_out="check its disk or mount; the next run reads the same range again",
+                next_step="check its disk or mount; the next run reads the same range again",
             ) from error
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:
@@ -105,9 +105,9 @@ class _Nulls:
 
     def __init__(self, path: Place, dfm: Dfm, headers: Collection[str], encoding: str) -> None:
         self._path, self._encoding, self._quote = path, encoding, dfm.csv.quote.encode()
-        is_told = not _is_csv(path.name) or bool(dfm.csv.null)
+        null_is_clear = not _is_csv(path.name) or bool(dfm.csv.null)
         texts = (c.name for c in dfm.columns if c.type in TEXTS and c.name not in headers)
-        self._columns = () if is_told else tuple(texts)
+        self._columns = () if null_is_clear else tuple(texts)
         self._null, self._has_text = "", not self._quote
 
     def refuse_ambiguous(self, batch: pa.RecordBatch) -> None:
@@ -196,8 +196,8 @@ def _supported(form: CsvForm) -> CsvForm:
         what = f"NULL is written {shown(form.null)}, with a quote, a delimiter or a line end in it"
     else:
         return form
-    way_out = "set other delimiters, a single quote character and a NULL of its own at the file target"
-    raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {way_out}")
+    next_step = "set other delimiters, a single quote character and a NULL of its own at the file target"
+    raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {next_step}")
 
 
 def _read_json(path: Place, dfm: Dfm, encoding: str) -> Iterator[pa.RecordBatch]:
@@ -250,7 +250,10 @@ def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Itera
             raise Refusal("FILE_DAMAGED", f"the metadata file names the columns {dfm.names}, the file {names}")
         for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
             columns = zip(dfm.columns, batch.columns, strict=True)
-            texts = [texts_of(values if told.name in headers else _decoded(told, values)) for told, values in columns]
+            texts = [
+                texts_of(values if declared.name in headers else _decoded(declared, values))
+                for declared, values in columns
+            ]
             yield pa.RecordBatch.from_arrays(texts, names=names)
 
 

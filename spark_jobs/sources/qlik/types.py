@@ -92,14 +92,14 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
             f"'NUMERIC' with precision {precision} and scale {scale} gives no digits, as of an Oracle NUMBER without "
             "precision: give the column digits by `types`, such as decimal(38,10), or, if it is not a key, leave "
             "it out with `columns`",
-            way_out="set `types: {column: decimal(38,10)}`, or, if it is not a key, leave it out with `columns`",
+            next_step="set `types: {column: decimal(38,10)}`, or, if it is not a key, leave it out with `columns`",
         )
     if text is None:
         raise TerminalError(
             "TYPE_UNSUPPORTED",
             f"{type!r} with length {length}, precision {precision} and scale {scale} is not a Qlik type that can be "
             "mirrored",
-            way_out=f"{AS_TEXT}, or transformed in the Qlik task",
+            next_step=f"{AS_TEXT}, or transformed in the Qlik task",
         )
     return text
 

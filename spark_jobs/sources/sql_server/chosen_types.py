@@ -46,7 +46,7 @@ def landed_as(sql_type: str, chosen: str | None) -> str:
     raise TerminalError(
         "TYPE_UNSUPPORTED",
         f"{sql_type} cannot land as {chosen}, which `types` says: it lands as {own}",
-        way_out=f"set it to string, {own} or a type that holds it; or leave the column out of `types`",
+        next_step=f"set it to string, {own} or a type that holds it; or leave the column out of `types`",
     )
 
 
@@ -116,7 +116,7 @@ def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], s
         raise TerminalError(
             "TYPE_UNSUPPORTED",
             f"a key of type {sql_type} cannot land as {landing}, which `types` says",
-            way_out="set it to string, or to a wider number with the same digits behind the point",
+            next_step="set it to string, or to a wider number with the same digits behind the point",
         )
     return key_converter(sql_type)
 

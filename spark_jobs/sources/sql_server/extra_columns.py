@@ -32,10 +32,10 @@ def with_extra(
     """
     removes = pc.equal(rows[rows.column_names[-1]].combine_chunks(), int(RowMarker.DELETE))
     for column in columns:
-        if column.tells:
+        if column.content:
             place, kind = rows.schema.get_field_index(column.name), arrow_type(column.type)
-            told = pc.if_else(removes, pa.scalar(None, kind), _property_of(column.tells, changes, source, placed))
-            rows = rows.set_column(place, rows.schema.field(place), told)
+            filled = pc.if_else(removes, pa.scalar(None, kind), _property_of(column.content, changes, source, placed))
+            rows = rows.set_column(place, rows.schema.field(place), filled)
     return rows
 
 
@@ -43,31 +43,31 @@ def loaded_extra(rows: pa.Table, columns: Sequence[LandingColumn], source: str) 
     """Rows of an initial load with their extra columns; there are no changes to fill them from."""
     known = {"operation": LOADED, "source_table": source}
     for column in columns:
-        value = pa.scalar(known.get(column.tells or ""), arrow_type(column.type))
+        value = pa.scalar(known.get(column.content or ""), arrow_type(column.type))
         rows = rows.append_column(pa.field(column.name, value.type), pa.repeat(value, rows.num_rows))
     return rows
 
 
-def _property_of(tells: str, changes: pa.Table, source: str, placed: bool) -> pa.Array:
-    if tells == "source_table":
+def _property_of(content: str, changes: pa.Table, source: str, placed: bool) -> pa.Array:
+    if content == "source_table":
         return pa.repeat(source, changes.num_rows)
-    if tells == "operation":
+    if content == "operation":
         operations = pc.if_else(pc.equal(_texts(changes, "op"), INSERT), _INSERTED, _UPDATED)
         operations = pc.if_else(pc.match_substring(_texts(changes, "pos"), "~"), _CORRECTED, operations)
         operations = pc.if_else(_are_removed(changes), _DELETED, operations)
         return pc.if_else(_are_loaded(changes), LOADED, operations)
-    if tells == "log_position":
+    if content == "log_position":
         order = _texts(changes, "order")
         return order if placed else pc.if_else(_are_loaded(changes), pa.scalar(None, pa.string()), order)
-    if tells == DELETED_AT:
+    if content == DELETED_AT:
         # NULL would show a row that is there: an unknown time is the same instant for all.
         known = pc.fill_null(times(_texts(changes, "committed")), pa.scalar(_UNKNOWN, _TIME))
         return pc.if_else(_are_removed(changes), known, pa.scalar(None, _TIME))
-    if tells == "is_current":
-        return changes[tells].combine_chunks()
-    if tells == "transaction":
-        return _texts(changes, tells)
-    return times(_texts(changes, "valid_to" if tells == "valid_to" else "committed"))
+    if content == "is_current":
+        return changes[content].combine_chunks()
+    if content == "transaction":
+        return _texts(changes, content)
+    return times(_texts(changes, "valid_to" if content == "valid_to" else "committed"))
 
 
 def _are_removed(changes: pa.Table) -> pa.Array:

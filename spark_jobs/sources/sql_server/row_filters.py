@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.config.row_filter import Condition, Literal
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.table_stops import FILTER_UNDECIDED
@@ -89,4 +89,4 @@ def _alike(values: pa.Array, literal: Literal) -> tuple[pa.Array, pa.Scalar]:
 
 
 def _undecided(what: str) -> TerminalError:
-    return TerminalError(FILTER_UNDECIDED, what, way_out=next_step(FILTER_UNDECIDED))
+    return TerminalError(FILTER_UNDECIDED, what, next_step=next_step_of(FILTER_UNDECIDED))

@@ -73,7 +73,7 @@ def read_type(sql_type: str) -> SqlType:
     raise TerminalError(
         "TYPE_UNSUPPORTED",
         f"{sql_type!r} is not an SQL Server type that can be mirrored",
-        way_out=AS_TEXT,
+        next_step=AS_TEXT,
     )
 
 

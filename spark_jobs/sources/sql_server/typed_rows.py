@@ -89,7 +89,7 @@ def type_rows(
 
 def key_types(columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]) -> dict[str, str]:
     """The type by which the text of each column in a key is read: its own, or the one that it lands as."""
-    landed = {column.name: type_of_landed_key(column.type) for column in columns if not column.tells}
+    landed = {column.name: type_of_landed_key(column.type) for column in columns if not column.content}
     lands = {column.name: column.type for column in columns}
     known = {name: types[name] for name in keys if name in types and is_known(types[name])}
     own = [name for name, sql_type in known.items() if landing_type(sql_type) == lands.get(name)]
@@ -230,7 +230,7 @@ def landed_otherwise(
         raise TerminalError(
             "SCHEMA_CHANGED",
             f"values of column {field.name!r}, which were read as {kind}, do not fit {field.type}: {error}",
-            way_out="reload this table",
+            next_step="reload this table",
         ) from error
 
 

@@ -85,8 +85,8 @@ class CaptureFiles(MessageFiles):
                     f"{hole.what} of partition {hole.partition!r} are missing, and {hole.files[0]!r} waits for them "
                     f"since {minutes:.0f} minutes",
                     where=str(self.path),
-                    way_out="copy the missing files to their places; if they are lost, so are changes: load the tables "
-                    "again, with a new ledger and change log (docs: *Start over*)",
+                    next_step="copy the missing files to their places; if they are lost, so are changes: load the "
+                    "tables again, with a new ledger and change log (docs: *Start over*)",
                 )
             what = hole.partition, hole.what, len(hole.files)
             log.warning("partition %r: %s are missing; %d files wait for them", *what)

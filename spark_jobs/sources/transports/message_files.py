@@ -114,7 +114,7 @@ class MessageFiles(MessageTransport):
                 "SOURCE_REWRITTEN",
                 f"{file.name!r} was read up to byte {start}, and what is there now is not what was read",
                 where=str(self.path),
-                way_out="source files are append-only: put the file back as it was, and deliver the other under a "
+                next_step="source files are append-only: put the file back as it was, and deliver the other under a "
                 "new name; if lines were lost, `prove` shows which rows differ",
             )
         return 0

@@ -74,7 +74,7 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
         raise TerminalError(
             "PLACE_MISSING",
             f"the folder {str(root)!r} {'is neither a folder nor a file' if root.exists() else 'does not exist'}",
-            way_out="correct `source.path` in the mirror file, or mount the storage",
+            next_step="correct `source.path` in the mirror file, or mount the storage",
         )
     found = files_below(root).files
     if isinstance(root, ObjectPath) and not (found or was_read) and root.key:
@@ -82,7 +82,7 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
         raise TerminalError(
             "PLACE_MISSING",
             f"nothing is below {str(root)!r}",
-            way_out="correct the path in the mirror file; or, if it is right, run again once its first file is there",
+            next_step="correct the path in the mirror file; or, if it is right, run again once its first file is there",
         )
     return sorted_out(root, found, suffixes)
 
@@ -184,7 +184,7 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
             "SOURCE_REWRITTEN",
             f"{name!r} has {size} bytes, but {start} were bound of it",
             where=str(where),
-            way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
+            next_step="source files are append-only; restore the file, or move it away and deliver under a new name",
         )
     return start
 
@@ -281,7 +281,7 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
             f"{bound.name!r} was bound with {size_of(version)} bytes, and another object is there now "
             f"({held.stat.size} bytes)",
             where=str(folder),
-            way_out="put the object back as it was, and deliver the other under a new name; if changes were lost, "
+            next_step="put the object back as it was, and deliver the other under a new name; if changes were lost, "
             "`prove` shows which rows differ",
         )
     return now
@@ -302,15 +302,15 @@ def open_source(path: Place) -> IO[bytes]:
         raise _missing(path) from error
     except PermissionError as error:
         what = f"the file {str(path)!r} may not be read: {error.strerror}"
-        way_out = "give the user of the jobs the right to read it; a file of a batch under way has to stay"
-        raise TerminalError("ACCESS_DENIED", what, way_out=way_out) from error
+        next_step = "give the user of the jobs the right to read it; a file of a batch under way has to stay"
+        raise TerminalError("ACCESS_DENIED", what, next_step=next_step) from error
 
 
 def _missing(path: Place) -> TerminalError:
     return TerminalError(
         "SOURCE_REWRITTEN",
         f"the file {str(path)!r} was bound and is not there any more",
-        way_out="restore the file: a bound range must stay readable until its batch is committed",
+        next_step="restore the file: a bound range must stay readable until its batch is committed",
     )
 
 

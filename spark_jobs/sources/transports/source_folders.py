@@ -170,7 +170,7 @@ def _entries(path: Path, prefix: str) -> _Level:
         raise TerminalError(
             "ACCESS_DENIED",
             f"the folder {str(path)!r} may not be read: {error.strerror}",
-            way_out="give the user of the jobs the right to list and read it, or take it out of the source's folder",
+            next_step="give the user of the jobs the right to list and read it, or take it out of the source's folder",
         ) from error
     return level
 

@@ -36,7 +36,7 @@ def sections() -> dict[str, str]:
     return found
 
 
-def test_every_code_has_its_section_with_a_way_out() -> None:
+def test_every_code_has_its_section_with_a_next_step() -> None:
     found = sections()
     assert CODES.keys() - found.keys() == set()
     assert [code for code in CODES if not all(f"**{part}.**" in found[code] for part in PARTS)] == []
@@ -77,7 +77,7 @@ def test_every_command_in_the_documents_exists(path: Path) -> None:
     assert set(named_commands(text(path))) - subcommands().keys() == set()
 
 
-def test_every_command_in_a_way_out_exists_and_every_command_is_documented() -> None:
+def test_every_command_in_a_next_step_exists_and_every_command_is_documented() -> None:
     named = {command for code in CODES.values() for command in named_commands(code.next_step)}
     assert named - subcommands().keys() == set()
     documented = " ".join(map(text, DOCUMENTS))
@@ -101,7 +101,7 @@ def test_every_example_can_be_called_as_it_stands() -> None:
         _parser().parse_args(call[1:])
 
 
-def test_the_page_of_operation_and_the_help_tell_every_exit_code() -> None:
+def test_the_page_of_operation_and_the_help_show_every_exit_code() -> None:
     assert all(f"  {int(code)}  " in _parser().format_help() for code in Exit)
     rows = re.findall(r"^\| (\d+) \| ", text(ROOT / "docs" / "operate.md"), re.MULTILINE)
     assert sorted(map(int, rows)) == sorted([*map(int, Exit), INTERRUPTED])

@@ -67,7 +67,7 @@ print(termination.wait(), flush=True)
 """
 
 
-def test_a_signal_at_any_moment_of_asking_is_told() -> None:
+def test_a_signal_at_any_moment_of_asking_is_reported() -> None:
     """With `threading.Event` this hangs: its handler waits for a lock that the thread it interrupted holds."""
     pauses = Random(1)
     command = [sys.executable, "-c", ASKING]
@@ -85,7 +85,7 @@ def test_a_signal_at_any_moment_of_asking_is_told() -> None:
         assert process.stdout.read() == "True\n"
 
 
-def test_serve_answers_and_polls_until_it_is_told_to_end(zone: Zone) -> None:
+def test_serve_answers_and_polls_until_it_is_reported_to_end(zone: Zone) -> None:
     put(zone.folder(), 1, items([(4, 1, "x")]))
     command = [
         sys.executable,

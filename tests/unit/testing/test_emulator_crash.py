@@ -176,7 +176,7 @@ def test_a_delta_table_changed_from_outside_is_noticed(zone: Zone) -> None:
     assert error_of(service) == "MirroredTableLost"
 
 
-def test_a_state_that_cannot_be_read_is_an_error_with_a_way_out(zone: Zone) -> None:
+def test_a_state_that_cannot_be_read_is_an_error_with_a_next_step(zone: Zone) -> None:
     service = zone.service()
     service.poll()
     (zone.tables / "_state" / "state.json").write_text('{"tables": [')

@@ -102,7 +102,7 @@ def test_a_fault_that_does_not_exist_is_refused() -> None:
         Fault("slow", "renam")
 
 
-def test_the_emulator_can_be_told_over_http(client: Client) -> None:
+def test_the_emulator_can_be_reported_over_http(client: Client) -> None:
     def tell(method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         answer = client.send(method, f"/_emulator/{path}", body=body, audience=None)
         return answer.status, answer.body

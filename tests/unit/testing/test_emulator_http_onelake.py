@@ -157,7 +157,7 @@ def test_pages_of_a_listing_are_the_listing(
     assert seen == sorted(expected)
 
 
-def test_the_whole_landing_zone_may_be_deleted(client: Client) -> None:
+def test_the_complete_landing_zone_may_be_deleted(client: Client) -> None:
     """O-03: what lies below ``Files`` may go; the item stays."""
     client.upload("t/a", b"a")
     assert client.delete("").status == 200

@@ -71,7 +71,7 @@ def test_create_and_flush_need_a_length_of_zero(client: Client) -> None:
     connection.close()
 
 
-def test_create_overwrites_unless_told_otherwise(client: Client) -> None:
+def test_create_overwrites_unless_reported_otherwise(client: Client) -> None:
     """A second create with ``If-None-Match: *`` is refused and changes nothing."""
     etag = client.upload(FINAL, b"abc")
     refused = client.create(FINAL, If_None_Match="*")
@@ -117,7 +117,7 @@ def test_a_rename_overwrites_by_default(client: Client) -> None:
     assert (client.read("t/b").body, client.head("t/b").etag, client.head("t/_a").status) == (b"new", etag, 404)
 
 
-def test_a_rename_refuses_an_existing_target_if_told_so(client: Client) -> None:
+def test_a_rename_refuses_an_existing_target_if_reported_so(client: Client) -> None:
     """O-05: ``If-None-Match: *``."""
     client.upload("t/_a", b"new")
     client.upload("t/b", b"old")
@@ -163,7 +163,7 @@ def test_a_recreated_folder_has_another_etag_and_a_filled_one_the_same(client: C
     assert client.create("t", "directory").etag != first
 
 
-def test_deleting_is_recursive_only_if_told_so(client: Client) -> None:
+def test_deleting_is_recursive_only_if_reported_so(client: Client) -> None:
     client.upload("t/a", b"a")
     assert client.delete("t", "recursive=false").code == "DirectoryNotEmpty"
     assert client.delete("t/a", "").status == 200

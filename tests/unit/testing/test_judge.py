@@ -1,4 +1,4 @@
-"""The judge of the demo says "equal" of equal tables only: each way of being wrong is told by name."""
+"""The judge of the demo says "equal" of equal tables only: each way of being wrong is reported by name."""
 
 from __future__ import annotations
 

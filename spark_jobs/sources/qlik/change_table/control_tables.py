@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from open_mirroring.changes.told_statements import ColumnStep, Statement, Told
+from open_mirroring.changes.ddl_statements import ColumnStep, SourceReport, Statement
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.table_losses import (
@@ -50,7 +50,11 @@ def statements_of(rows: Iterable[tuple[str, Any, Any, Any, Any]]) -> dict[str, l
         one = Statement(place, str(kind or "").strip().upper(), columns, renamed_to, str(at or ""))
         known = found.setdefault(table, {})
         known[place] = _as_one(known[place], one) if place in known else one
-    return {table: [told[at] for at in sorted(told)] for table, told in found.items() if table not in unplaced}
+    return {
+        table: [described[at] for at in sorted(described)]
+        for table, described in found.items()
+        if table not in unplaced
+    }
 
 
 def _as_one(first: Statement, second: Statement) -> Statement:
@@ -65,13 +69,13 @@ def _as_one(first: Statement, second: Statement) -> Statement:
 
 def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
     try:
-        told = json.loads(str(text or "{}"), object_pairs_hook=_unique)
+        described = json.loads(str(text or "{}"), object_pairs_hook=_unique)
         columns = {
             name.casefold(): ColumnStep(str(one.get("action") or "").upper(), _name(one.get("columnNewName")))
-            for name, one in (told.get("columns") or {}).items()
+            for name, one in (described.get("columns") or {}).items()
         }
-        renamed_to = _name(told.get("tableNewName"))
-        is_other = renamed_to is not None and renamed_to != told.get("table")
+        renamed_to = _name(described.get("tableNewName"))
+        is_other = renamed_to is not None and renamed_to != described.get("table")
         return columns, renamed_to if is_other else None
     except (ValueError, AttributeError, RecursionError):
         return None, None
@@ -104,8 +108,8 @@ class SignalTable(JdbcTable):
         None if the login does not see the table or these columns, or may not read it.
         """
         try:
-            told = self._query("reading its columns", self._dialect.columns_query(*self._name))
-            lines = {str(line["name"]).lower(): line for line in told}
+            described = self._query("reading its columns", self._dialect.columns_query(*self._name))
+            lines = {str(line["name"]).lower(): line for line in described}
             if not lines.keys() >= {*columns, *([newest] if newest else [])}:
                 return None
             named = [self._text(lines[name]) for name in columns]
@@ -175,7 +179,7 @@ def read_control_tables(
     schema: str,
     tables: Mapping[tuple[str, str], str],
     task: str | None = None,
-) -> Told:
+) -> SourceReport:
     """The content of control tables about mirrored tables.
 
     *tables* are by owner and name in lower case, as in control tables. *task* is the task whose rows count; None: all.
@@ -203,10 +207,10 @@ def read_control_tables(
         what = f"the login sees no {' and no '.join(unread)} in the schema {shown(schema)}, or may not read it"
         found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they report about the task's tables is unknown"
     found |= {(ANY_TABLE, code): what for code, what in _task_signals(reading, task)}
-    told = None
+    described = None
     if statements is not None:
-        told = statements_of((table, *rest) for table, rest in statements if len(reading.tasks_of(table)) == 1)
-    return Told(found, told)
+        described = statements_of((table, *rest) for table, rest in statements if len(reading.tasks_of(table)) == 1)
+    return SourceReport(found, described)
 
 
 def _task_signals(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:

@@ -52,7 +52,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
     read_mask,
     refuse_denied_change,
     refuse_mask_without_bits,
-    tells_nothing,
+    shows_nothing,
 )
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.positions import qlik_position
@@ -115,8 +115,8 @@ class QlikChangeTableDecoder(Decoder):
             found = (entry,) if isinstance(entry, LogRow) else self._rows(entry, together)
             rows += found
             kinds[found[0].kind if found else ""] += 1
-        told = kinds[CHANGE], kinds[FRAGMENT], kinds[""], foreign.total(), kinds[REJECTED]
-        counts = Dispositions(len(entries), *told)
+        by_kind = kinds[CHANGE], kinds[FRAGMENT], kinds[""], foreign.total(), kinds[REJECTED]
+        counts = Dispositions(len(entries), *by_kind)
         facts: NewFacts = {}
         note_foreign(facts, foreign)
         for entry in entries:
@@ -258,7 +258,7 @@ class QlikChangeTableDecoder(Decoder):
         except Refusal as refusal:
             pos = qlik_position(entry.sequence, 0 if entry.operation in (BEFORE, DELETE) else 1)
             letter = refused_row(entry.row, layout, refusal)._replace(epoch=self.settings.load, pos=pos)
-            if together.tell_another_key(entry, letter.key):
+            if together.show_another_key(entry, letter.key):
                 letter = letter._replace(key=None, bucket=NO_BUCKET)
             return (letter,)
 
@@ -271,8 +271,8 @@ class QlikChangeTableDecoder(Decoder):
             raise Refusal("ROWS_MISSING", f"{len(befores)} different before images share its change_seq")
         key = layout.key(values)
         if not befores:
-            is_told = masks is not None and not tells_nothing(layout, masks)
-            if self._may_change_key(entry, changed if is_told else None, together):
+            is_known = masks is not None and not shows_nothing(layout, masks)
+            if self._may_change_key(entry, changed if is_known else None, together):
                 return (self._fragment(entry, 1),)
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]

@@ -39,7 +39,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
     judged_places,
     operation_of,
     read_mask,
-    tells_nothing,
+    shows_nothing,
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_positions
 from spark_jobs.sources.sql_server.json_columns import canonical_column, json_lists, json_objects
@@ -133,10 +133,10 @@ class _Look:
 
     def _have_masks(self, does: npt.NDArray[np.int8]) -> Booleans:
         """Which rows have a readable mask, naming something for an INSERT or DELETE (T-21), or need none (T-13)."""
-        told, of_row = self._masks()
-        sound: Booleans = np.array([not isinstance(one, Refusal) for one in told])[of_row]
+        masks_read, of_row = self._masks()
+        sound: Booleans = np.array([not isinstance(one, Refusal) for one in masks_read])[of_row]
         names_any = np.array(
-            [one is None or isinstance(one, Refusal) or not has_no_bit(self._layout, one) for one in told]
+            [one is None or isinstance(one, Refusal) or not has_no_bit(self._layout, one) for one in masks_read]
         )[of_row]
         sound &= names_any | (does == _U)
         sound |= does == _B
@@ -144,36 +144,36 @@ class _Look:
 
     def _masks(self) -> tuple[list[MaskReadings | Refusal | None], Places]:
         masks = self._header(MASK).dictionary_encode()
-        told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
-        return told, masks.indices.fill_null(len(told) - 1).to_numpy()
+        masks_read = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
+        return masks_read, masks.indices.fill_null(len(masks_read) - 1).to_numpy()
 
     def _stay_in_place(self, does: npt.NDArray[np.int8], is_alone: Booleans) -> Booleans:
         """Which UPDATEs without before image provably keep their key, by their masks (T-19)."""
         keys, stay = self._layout.key_places, np.zeros(self._size, bool)
         if not is_alone.any():
             return stay
-        untold = not keys or self._layout.keys_never_change
-        told, of_row = self._masks()
+        keeps_key = not keys or self._layout.keys_never_change
+        masks_read, of_row = self._masks()
         has_images = bool((does == _B).any())
         stored = self._settings.before_images
         if keys and (has_images if stored is None else stored):
             return stay  # it will come
         reading = None
         if not has_images:
-            used = (told[at] for at in np.unique(of_row[does == _U]).tolist())
+            used = (masks_read[at] for at in np.unique(of_row[does == _U]).tolist())
             readings = [one for one in used if one is not None and not isinstance(one, Refusal)]
             reading = choose_reading(self._layout, self._settings.mask_order, readings, ())
 
         def stays(mask: MaskReadings | Refusal | None) -> bool:
             if mask is None or isinstance(mask, Refusal):
-                return mask is None and untold
-            if tells_nothing(self._layout, mask):
-                return untold
+                return mask is None and keeps_key
+            if shows_nothing(self._layout, mask):
+                return keeps_key
             if reading is not None:
                 return not keys & mask.get(reading, frozenset())
             return not any(keys & places for places in mask.values())
 
-        kept: Booleans = np.array([stays(one) for one in told])[of_row]
+        kept: Booleans = np.array([stays(one) for one in masks_read])[of_row]
         return kept
 
     def _readings(self, text: str) -> MaskReadings | Refusal | None:
@@ -205,12 +205,12 @@ class _Look:
         places = judged_places(self._layout)
         if not len(updates) or not places:
             return denying
-        told, of_row = self._masks()
+        masks_read, of_row = self._masks()
         used, which = np.unique(of_row[updates], return_inverse=True)
         possible = []
         for reading in _READINGS:
             agrees, named = np.zeros(len(used), bool), np.zeros((len(used), self._layout.width), bool)
-            for number, mask in enumerate(told[at] for at in used.tolist()):
+            for number, mask in enumerate(masks_read[at] for at in used.tolist()):
                 if mask is None or isinstance(mask, Refusal):
                     agrees[number], named[number] = True, True  # nothing to contradict, or left anyway
                 elif reading in mask:
@@ -245,12 +245,12 @@ class _Look:
         is_marked: Booleans = befores >= 0
         if not (self._layout.is_marked and is_marked.any()):
             return pa.nulls(len(befores), pa.int16())
-        images, is_told = self._images(befores[is_marked])
+        images, is_known = self._images(befores[is_marked])
         for place, _ in self._layout.kept:
             is_null = self._texts.column(place).is_null().to_numpy(zero_copy_only=False)
-            is_told &= ~is_null[befores[is_marked]] | is_null[afters[is_marked]]
+            is_known &= ~is_null[befores[is_marked]] | is_null[afters[is_marked]]
         marks[is_marked] = [image_mark(image) for image in images.cast(pa.binary()).to_pylist()]
-        is_marked[is_marked] = is_told
+        is_marked[is_marked] = is_known
         return pa.array(marks, mask=~is_marked)
 
     def _rows(
@@ -293,9 +293,9 @@ class _Look:
         )
         # fmt: on
         if self._layout.logs_transactions:
-            told = [self._header(name).take(at) for name in TRANSACTION]
-            told = [pc.if_else(pc.equal(one, ""), nothing, one) for one in told]
-            return pa.Table.from_arrays([*rows.columns, *told], schema=DATED_SCHEMA)
+            masks_read = [self._header(name).take(at) for name in TRANSACTION]
+            masks_read = [pc.if_else(pc.equal(one, ""), nothing, one) for one in masks_read]
+            return pa.Table.from_arrays([*rows.columns, *masks_read], schema=DATED_SCHEMA)
         return rows
 
 

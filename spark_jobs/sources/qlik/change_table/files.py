@@ -172,11 +172,11 @@ class ChangeFiles(MessageTransport):
                 continue
             # Its metadata files may lack the key; those of the full load describe the source table itself.
             key = described.key or (load.key if load else None) or None
-            for told in form.announced([ChangeRow(folder.name, 0, structure_of(described, table), ())]):
-                yield told._replace(key=key, load=_settings_of(beside) if load else ())
+            for each in form.announced([ChangeRow(folder.name, 0, structure_of(described, table), ())]):
+                yield each._replace(key=key, load=_settings_of(beside) if load else ())
         for path, load in loads.items():
-            for told in form.announced([ChangeRow(str(path), 0, structure_of(load, load.table), ())]):
-                yield told._replace(key=load.key or None, notes=(NOT_STORED,), load=_settings_of(path))
+            for each in form.announced([ChangeRow(str(path), 0, structure_of(load, load.table), ())]):
+                yield each._replace(key=load.key or None, notes=(NOT_STORED,), load=_settings_of(path))
 
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
@@ -325,7 +325,7 @@ class ChangeFiles(MessageTransport):
                         "TABLE_NAME_DIFFERS",
                         f"{what}: nothing of it is read",
                         where=f"table {table}",
-                        way_out="set `table_suffix` to what the folders of the task's change tables end with",
+                        next_step="set `table_suffix` to what the folders of the task's change tables end with",
                     ),
                 )
 
@@ -343,7 +343,7 @@ class ChangeFiles(MessageTransport):
                             LOAD_UNREAD,
                             f"{what}: they are read by nothing",
                             where=f"table {table}",
-                            way_out="give the table an initial load with the format qlik-full-load, and reset it",
+                            next_step="give the table an initial load with the format qlik-full-load, and reset it",
                         ),
                     )
 

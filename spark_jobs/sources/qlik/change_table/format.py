@@ -27,7 +27,7 @@ class ChangeTableFormat(Format):
     partitions: int = 0
 
     @classmethod
-    def of(cls, source: ChangeTables, *, whole_transactions: bool = False) -> ChangeTableFormat:
+    def of(cls, source: ChangeTables, *, complete_transactions: bool = False) -> ChangeTableFormat:
         return cls(
             ChangeTableSettings(
                 source.load,
@@ -36,7 +36,7 @@ class ChangeTableFormat(Format):
                 source.sparse_updates,
                 source.before_images,
             ),
-            source.ordered_partitions if whole_transactions else 0,
+            source.ordered_partitions if complete_transactions else 0,
         )
 
     def ordered_in(self, origin: str) -> str:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
+from open_mirroring.changes.ddl_statements import SourceReport
 from open_mirroring.changes.manifest import BoundRange, FileVersion
-from open_mirroring.changes.told_statements import Told
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName, split_source_name
@@ -150,7 +150,7 @@ class ChangeTables(QueriedTransport):
         raise TerminalError(
             "TABLE_REDECLARED",
             f"the bound range {bound.name!r} belongs to no mirrored table",
-            way_out="put the table back into the mirror file until its batch is committed, then take it out",
+            next_step="put the table back into the mirror file until its batch is committed, then take it out",
         )
 
     def closed_partitions(
@@ -253,9 +253,9 @@ class ChangeTables(QueriedTransport):
         waiting, seen_now = [*found.waiting, *overdue], {} if known is None else versions
         return found._replace(waiting=waiting, refused=refused, versions=seen_now, overdue=tuple(overdue))
 
-    def told(self, spark: Any) -> Told:
+    def report(self, spark: Any) -> SourceReport:
         if self.control_schema is None:
-            return Told()
+            return SourceReport()
         return read_control_tables(spark, self.connection, self.control_schema, self._names_of_tables(), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
@@ -263,7 +263,7 @@ class ChangeTables(QueriedTransport):
         found = self.find(spark, bound)
         if found.refused:
             what = f"change tables cannot be read: {sorted(found.refused)}"
-            raise TransientError("PROOF_FAILED", what, way_out="`status` says why; then prove again")
+            raise TransientError("PROOF_FAILED", what, next_step="`status` says why; then prove again")
         ends = {one.name: one.end for one in found.ranges}
         for source in self.tables if self.control is not None else ():
             table = self.open(spark, source)
@@ -304,10 +304,10 @@ class ChangeTables(QueriedTransport):
             structure = Structure(f"{schema}.{source}", tuple(ChangeColumn(*column) for column in one.columns))
             loaded = tables.get((one.schema, source)) or tables.get((schema, source))
             load = (("format", "jdbc"), ("connection", self.connection)) if loaded is not None else ()
-            for told in form.announced([ChangeRow(name, 0, structure, ())]):
+            for each in form.announced([ChangeRow(name, 0, structure, ())]):
                 # A period in the schema or the table: the change table's own name tells both apart.
-                told = told._replace(schema=schema, table=source)
-                yield told._replace(key=loaded.key or None if loaded is not None else None, load=load)
+                each = each._replace(schema=schema, table=source)
+                yield each._replace(key=loaded.key or None if loaded is not None else None, load=load)
 
     def survey(self) -> Survey:
         connection = resolve(self.connection)
@@ -424,8 +424,8 @@ def _new_interval(
             "CHANGES_WENT_BACK",
             f"the highest change_seq is {sequence_text(highest)}, and {sequence_text(end - 1)} was read",
             where=f"table {table.name}",
-            way_out="see whether the change table was re-created or restored; then give `load` of `source` a new name "
-            "and reset the table",
+            next_step="see whether the change table was re-created or restored; then give `load` of `source` a new "
+            "name and reset the table",
         )
     start = late_start(before, rows)
     if highest + 1 == end:
@@ -519,7 +519,7 @@ def _refuse_another_case(name: str, other: str | None, what: str) -> None:
             "TABLE_NAME_DIFFERS",
             f"{what} {other!r}, which differs from {name!r} in case only",
             where=f"table {name}",
-            way_out="spell `source` or `change_table` in the mirror file as the database and its control table do",
+            next_step="spell `source` or `change_table` in the mirror file as the database and its control table do",
         )
 
 

@@ -124,15 +124,15 @@ class ChangeTable(JdbcTable):
                 "HEADER_INVALID",
                 f"the highest change_seq {text[:80]!r} is not {SEQUENCE_DIGITS} digits",
                 where=f"table {self.name}",
-                way_out="only the task may write into the change table; remove the foreign row",
+                next_step="only the task may write into the change table; remove the foreign row",
             )
         return int(text), RowsSeen(low, lower, number - lower)
 
     def rows_of_partitions(self) -> dict[str, PartitionRows]:
         """Row count, lowest and highest ``change_seq`` by partition; the empty name is for rows without partition."""
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
-        told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
-        query = f"SELECT {told} FROM {self._table()} GROUP BY {name}"
+        counts = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
+        query = f"SELECT {counts} FROM {self._table()} GROUP BY {name}"
         found: dict[str, PartitionRows] = {}
         for line in self._query("counting the rows of its partitions", query):
             rows = PartitionRows(int(line["number"]), line["lowest"] or "", line["highest"] or "")
@@ -183,7 +183,7 @@ class ChangeTable(JdbcTable):
             "HEADER_INVALID",
             f"the change table has no column {self._prefix + name!r}",
             where=f"table {self.name}",
-            way_out="select the header column in the task's Store Changes settings, or fix the prefix",
+            next_step="select the header column in the task's Store Changes settings, or fix the prefix",
         )
 
 
@@ -200,7 +200,7 @@ class ControlTable(JdbcTable):
                 "PLACE_MISSING",
                 f"the login sees no table {self._name.table!r} with the columns {', '.join(wanted)}",
                 where=f"connection {self._connection.name}, schema {self._name.schema!r}",
-                way_out="switch Change Data Partitioning and its control table on, or fix the setting",
+                next_step="switch Change Data Partitioning and its control table on, or fix the setting",
             )
         columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
         found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")

@@ -147,8 +147,8 @@ class RowLayout:
     @staticmethod
     def _type_of(column: ChangeColumn, table: MirroredTable) -> str:
         chosen = table.columns.type_of(column.name)
-        told = chosen_digits(column.type, chosen) or column.type
-        return key_type(told, chosen) if column.name in table.key else told
+        kind = chosen_digits(column.type, chosen) or column.type
+        return key_type(kind, chosen) if column.name in table.key else kind
 
     def place(self, name: str) -> int | None:
         """The index of a header column; None if it was deselected."""
@@ -174,9 +174,9 @@ class RowLayout:
 
     def mark(self, before: Values, after: Values) -> int | None:
         """A short hash of a before image; None if it may lack values: large objects, NULLs that changed (T-94)."""
-        is_told = not any(before[at] is None and after[at] is not None for at in self._kept_places)
-        is_told &= self.is_marked and self.says_more_than_key(before)
-        return image_mark(self.image(before).encode()) if is_told else None
+        is_known = not any(before[at] is None and after[at] is not None for at in self._kept_places)
+        is_known &= self.is_marked and self.says_more_than_key(before)
+        return image_mark(self.image(before).encode()) if is_known else None
 
     def partial(self, values: Values, absent: frozenset[int]) -> tuple[str, str]:
         """Column list and image of the columns that are present."""

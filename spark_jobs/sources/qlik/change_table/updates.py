@@ -126,7 +126,7 @@ def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
     return not layout.structure.binary_mask and not any(mask.values())
 
 
-def tells_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
+def shows_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
     """Whether the mask of an UPDATE names no column, and not because only large objects changed (T-03, T-25)."""
     return not any(mask.values()) and not layout.has_large
 
@@ -215,7 +215,7 @@ class Together:
         """The distinct before images of an UPDATE: one, unless the source contradicts itself."""
         return self._befores.get(update.identity, ())
 
-    def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
+    def show_another_key(self, update: ReadRow, key: str | None) -> bool:
         """Whether an unreadable UPDATE may concern another row than that of *key* (G-03)."""
         try:
             return any(before.layout.key(before.row.values) != key for before in self.befores(update))

@@ -127,13 +127,13 @@ class _Records:
     def _judged(self, differ: Mapping[str, Booleans]) -> tuple[Any, Any]:
         """Each record's operation, and that of its row; headers and images that do not agree make it unsure."""
         followed, shape = self._followed, self._has_data * 2 + self._has_before
-        told = [
+        parts = [
             self._header("operation", pa.string()),
             self._header("changeMask", pa.binary(), pa.string()),
             self._header("columnMask", pa.binary(), pa.string()),
         ]
         coded, values = shape.astype(np.int64), list[list[Any]]()
-        for column in told:
+        for column in parts:
             found = column.dictionary_encode()
             values.append([*found.dictionary.to_pylist(), None])
             codes = found.indices.fill_null(len(values[-1]) - 1).to_numpy()
@@ -190,8 +190,8 @@ class _Records:
         if not self._followed.logs_transactions:
             return repeat(NOT_ASKED, len(chosen))
         columns = [self._header(name, pa.string()).take(chosen) for name in ("timestamp", "transactionId")]
-        told = [pc.if_else(pc.equal(one, ""), _NOTHING, one).cast(pa.binary()).to_pylist() for one in columns]
-        return zip(*told, strict=True)
+        parts = [pc.if_else(pc.equal(one, ""), _NOTHING, one).cast(pa.binary()).to_pylist() for one in columns]
+        return zip(*parts, strict=True)
 
 
 def _same(one: pa.Array, other: pa.Array) -> Booleans:

@@ -94,7 +94,7 @@ def _rows(
     if headers.operation != "UPDATE":
         _refuse_another_row(before, texts, images, headers.operation)
         # A column that was not sent is not NULL, even in a new row: it has to be completed, as in an update (K-23).
-        op = INSERT if images.tells_all(image) else UPDATE
+        op = INSERT if images.shows_all(image) else UPDATE
         if op == UPDATE and images.full_rows:
             raise Refusal("ROW_INVALID", f"{headers.operation} without all columns, and `full_rows` promises them")
         image = images.filled(image) if op == INSERT else image
@@ -110,11 +110,11 @@ def _rows(
     old_texts = _old_key(before, masks, images, texts)
     if old_texts == texts:
         return [row_set]
-    told = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
-    if all(value is None or name in images.key for name, value in told.items()):
+    known = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
+    if all(value is None or name in images.key for name, value in known.items()):
         # A source may log only the keys of old rows, with null for the rest; a mask shows nothing about it (T-94).
-        told = {name: value for name, value in told.items() if name in images.key}
-    left = images.before(told)
+        known = {name: value for name, value in known.items() if name in images.key}
+    left = images.before(known)
     return [_row(headers, at, 0, KEY_LEFT, old_texts, left, is_set=False), row_set]
 
 

@@ -49,7 +49,7 @@ from spark_jobs.sources.qlik.message.structures import (
     read_announcement,
     task_of,
 )
-from spark_jobs.sources.qlik.message.tables import key_that_tells, named_by_key, schema_id_in, table_of_key
+from spark_jobs.sources.qlik.message.tables import key_that_decides, named_by_key, schema_id_in, table_of_key
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server.types import BinaryText
 
@@ -76,7 +76,7 @@ class QlikMessageSettings(NamedTuple):
     max_message_bytes: int = 16 * 2**20
 
 
-UNTOLD = "untold:"
+UNKNOWN = "untold:"
 """Prefix of ``fragment_of`` for messages that name no table and wait for their structure."""
 
 BY_KEY = ":key:"
@@ -151,19 +151,19 @@ class QlikMessageDecoder(Decoder):
     def again(self, origin: str, place: int, body: bytes | None, source: str | None) -> RawMessage:
         """A logged message as it was read. The log stores no message key, so one with the logged table replaces it."""
         name = next((name for name, table in self.tables.items() if table.source == source), None)
-        return RawMessage(origin, place, body, None if name is None else key_that_tells(name))
+        return RawMessage(origin, place, body, None if name is None else key_that_decides(name))
 
     def _waited(self, piece: LogRow) -> RawMessage:
         _, by_key, name = (piece.fragment_of or "").partition(BY_KEY)
         if by_key and piece.tbl is None:
-            return RawMessage(piece.origin, piece.place, piece.raw, key_that_tells(name))
+            return RawMessage(piece.origin, piece.place, piece.raw, key_that_decides(name))
         return self.again(piece.origin, piece.place, piece.raw, piece.tbl)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         rows = []
         for piece in sorted(pieces, key=lambda piece: (piece.origin, piece.place)):
-            if piece.tbl is None and f":schema:{UNTOLD}" in (piece.fragment_of or ""):
-                refusal = Refusal("TABLE_UNTOLD", f"the table of the change is unknown: {reason}")
+            if piece.tbl is None and f":schema:{UNKNOWN}" in (piece.fragment_of or ""):
+                refusal = Refusal("TABLE_UNNAMED", f"the table of the change is unknown: {reason}")
             else:
                 refusal = Refusal("METADATA_MISSING", f"nothing announced the structure {piece.fragment_of}: {reason}")
             row = refused_row(piece.origin, piece.place, refusal, piece.raw)
@@ -234,10 +234,10 @@ class _MessageReader:
             return self._read(message, seen), seen.foreign
         except Refusal as refusal:
             if seen.table is None and refusal.code not in _NO_TABLE:
-                told = self._named_in_remains(message, seen)
-                seen.table = self._tables.get(told or "")
-                if told is not None and self._names.meant_by(told) is None:
-                    return [], told
+                named = self._named_in_remains(message, seen)
+                seen.table = self._tables.get(named or "")
+                if named is not None and self._names.meant_by(named) is None:
+                    return [], named
             row = refused_row(message.origin, message.place, refusal, message.body)
             position = self._position(seen.record, message.place)
             if position is not None:
@@ -256,7 +256,7 @@ class _MessageReader:
                     except Refusal as refusal:
                         return [refused_row(message.origin, message.place, refusal, message.body)], None
                 table = self._tables[unknown.table].source
-            of_key = f"{BY_KEY}{seen.may_be}" if seen.may_be and unknown.name.startswith(UNTOLD) else ""
+            of_key = f"{BY_KEY}{seen.may_be}" if seen.may_be and unknown.name.startswith(UNKNOWN) else ""
             fragment = LogRow(
                 FRAGMENT,
                 message.origin,
@@ -366,7 +366,7 @@ class _MessageReader:
             by_key = None  # these are columns of the table, and may be its key
         table, name = self._whose(stated, by_key), shape(read.record)
         if table is None:
-            raise _StructureUnknown(UNTOLD + name, None)
+            raise _StructureUnknown(UNKNOWN + name, None)
         found = fitting(self._structures.of_table(table), read.record, self._settings.mask_order)
         if found is None:
             raise _StructureUnknown(name, table)
@@ -384,7 +384,7 @@ class _MessageReader:
             if found.table:
                 return found
             if table is None:  # a registry's schema whose name contains no table
-                raise _StructureUnknown(UNTOLD + read.schema_id, None)
+                raise _StructureUnknown(UNKNOWN + read.schema_id, None)
             return derived_structure("", read.schema_id, table, found.version, found.avro.text)
         if read.schema is not None:
             whose = data_schema(read.schema).table or self._whose(stated, by_key)
@@ -394,10 +394,10 @@ class _MessageReader:
         whose = self._whose(stated, by_key)
         known = () if whose is None else self._structures.of_table(whose)
         if not known:
-            raise _StructureUnknown("unframed" if whose else f"{UNTOLD}unframed", whose)
+            raise _StructureUnknown("unframed" if whose else f"{UNKNOWN}unframed", whose)
         able = _readers(known, read.datum)
         if len(able) != 1:
-            raise Refusal("TABLE_UNTOLD", f"{len(able)} of {len(known)} known schemas read the bare Avro record")
+            raise Refusal("TABLE_UNNAMED", f"{len(able)} of {len(known)} known schemas read the bare Avro record")
         return able[0]
 
     def _whose(self, stated: str | None, by_key: str | None) -> str | None:
@@ -407,26 +407,26 @@ class _MessageReader:
 
     def _named_by_key(self, key: bytes | None) -> str | None:
         """The mirrored or announced table that a key names; any other text may be the key of a row (K-60)."""
-        told = None if key is None else table_of_key(key)
-        if told is None or (self._names.meant_by(told) is None and not self._structures.of_table(told)):
+        named = None if key is None else table_of_key(key)
+        if named is None or (self._names.meant_by(named) is None and not self._structures.of_table(named)):
             return None
-        return told
+        return named
 
     def _named_in_remains(self, message: RawMessage, seen: _Seen) -> str | None:
         """The table of an unreadable message, if all its readable parts name the same one (K-63)."""
-        topic, told = topic_of(message.origin), {seen.said, self._settings.topics.get(topic_of(message.origin))}
+        topic, named = topic_of(message.origin), {seen.said, self._settings.topics.get(topic_of(message.origin))}
         with suppress(Refusal):
-            told.add(stated_table(seen.record or {}))
+            named.add(stated_table(seen.record or {}))
         schema_id = schema_id_in(message.body or b"") or ""
         unfit = self._structures.unfit.get(schema_id)
         if unfit is not None:
-            told.add(unfit.table)
+            named.add(unfit.table)
         else:
             with suppress(Refusal):
                 found = self._structures.of_id(topic, schema_id, None, self._tables) if schema_id else None
-                told.add(found.table or None if found else None)
-        told.add(self._named_by_key(message.key))
-        names = told - {None}
+                named.add(found.table or None if found else None)
+        named.add(self._named_by_key(message.key))
+        names = named - {None}
         return names.pop() if len(names) == 1 else None
 
     def _position(self, record: Mapping[str, Any] | None, place: int) -> str | None:

@@ -109,8 +109,8 @@ class FastQlikMessages:
         rows.sort(key=itemgetter(0))
         load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
         taken = np.array([row[0] for row in rows] + ignored, np.int64)
-        told = topic in self._settings.topics
-        notes = [] if told else sorted(note for one in used for note in one.structure.used_in(topic))
+        is_mapped = topic in self._settings.topics
+        notes = [] if is_mapped else sorted(note for one in used for note in one.structure.used_in(topic))
         table = rows_table(block, rows, self._columns, load)
         facts: NewFacts = {}
         note_foreign(facts, foreign)

@@ -76,13 +76,13 @@ class Followed:
                 return None
         if not self.is_sure(headers, has_data=pattern is self._json[0], has_before=before is not None):
             return None
-        told = NOT_ASKED
+        transacted = NOT_ASKED
         if self.logs_transactions:
             committed, transaction = map(_unquoted, found.group(*pattern.transaction))
-            told = (committed, transaction)
+            transacted = (committed, transaction)
         image = pattern.image(found)
         had = self.mark(pattern.other_image(before), image) if before and name == "UPDATE" else None
-        return self.row(number, place, headers, map(bytes.decode, key), image, had, told)
+        return self.row(number, place, headers, map(bytes.decode, key), image, had, transacted)
 
     def mark(self, before: bytes, image: bytes) -> int | None:
         """A short hash of the row before an update, as :meth:`TableImages.mark`."""
@@ -137,7 +137,7 @@ class Followed:
         key: Iterable[str],
         image: bytes,
         had: int | None,
-        told: Transacted,
+        transacted: Transacted,
     ) -> RowFields | None:
         """The row of a certain change, with its key's texts; None if these are not a valid key."""
         op = LOGGED[headers.operation]
@@ -154,7 +154,7 @@ class Followed:
         position = headers.position(place, int(is_set)).encode()
         row, before = (image, None) if is_set else (None, image)
         bucket = key_bucket(canonical)
-        return number, self.number, position, op, canonical.encode(), bucket, True, row, before, had, told
+        return number, self.number, position, op, canonical.encode(), bucket, True, row, before, had, transacted
 
     @cached_property
     def writer(self) -> DataSchema | None:

@@ -28,8 +28,8 @@ def _given(mirror: Mirror, given: GivenStructure) -> SourceSchema:
         if announced_table(record) != name:
             raise _invalid(given.metadata, f"it is not a metadata message of {name}")
         announced_id = str(record.get("schemaId") or "")
-        told = record["lineage"].get("tableVersion")
-        version = told if type(told) is int else 0
+        stated = record["lineage"].get("tableVersion")
+        version = stated if type(stated) is int else 0
         document = json.dumps(record)
     elif given.columns is not None:
         avro = None if given.avro is None else json.dumps(_read(mirror, given.avro))
@@ -95,6 +95,6 @@ def _invalid(where: str, what: str) -> TerminalError:
         "METADATA_MISSING",
         what,
         where=where,
-        way_out="give a metadata message or an Avro schema of this table's data messages as JSON, or its columns with "
-        "their Qlik types",
+        next_step="give a metadata message or an Avro schema of this table's data messages as JSON, or its columns "
+        "with their Qlik types",
     )

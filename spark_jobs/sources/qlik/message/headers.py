@@ -54,8 +54,8 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
 def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Time and transaction of a change in its headers; only texts count."""
     headers = record.get("headers")
-    told = (headers.get(name) if isinstance(headers, dict) else None for name in ("timestamp", "transactionId"))
-    committed, transaction = (one if _is_text(one) and one else None for one in told)
+    stated = (headers.get(name) if isinstance(headers, dict) else None for name in ("timestamp", "transactionId"))
+    committed, transaction = (one if _is_text(one) and one else None for one in stated)
     return committed, transaction
 
 

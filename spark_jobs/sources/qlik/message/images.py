@@ -62,7 +62,7 @@ class TableImages:
         mirrored = {*table.columns.of(column.name for column in structure.columns), *table.key}
         columns = [_with_chosen_decimal(column, table.columns.type_of(column.name)) for column in structure.columns]
         self._kept = [column for column in columns if column.name in mirrored]
-        self._mend = {
+        self._fixes = {
             column.name: hex_of_base64 for column in columns if binary == "base64" and _is_any_of(column, "varbinary")
         }
         self._key = [(name, self._key_text(name)) for name in table.key]
@@ -107,11 +107,11 @@ class TableImages:
         for column in self._exact:
             if may_be_rounded(values.get(column)):
                 raise Refusal("ROW_INVALID", f"{rounded(shown(column), values[column])}: in {name}")
-        for column, mend in self._mend.items():
+        for column, fix in self._fixes.items():
             value = image.get(column)
             if value is not None:
                 try:
-                    image[column] = mend(value)
+                    image[column] = fix(value)
                 except ValueError as error:
                     raise Refusal("ROW_INVALID", f"the value of {shown(column)} in {name}: {error}") from error
         return image
@@ -143,7 +143,7 @@ class TableImages:
             return False
         return all(image.get(name) is not None for name in self.key)
 
-    def tells_all(self, image: Image) -> bool:
+    def shows_all(self, image: Image) -> bool:
         """Whether an image has every column that masks show; a large object that is null may not be sent (K-22)."""
         return all(column.name in image for column in self._kept if not column.is_large)
 

@@ -76,10 +76,10 @@ class SchemaRegistry:
 
     @staticmethod
     def _refused(what: str, where: str) -> TerminalError:
-        way_out = "correct the connection's login, or have it granted the right to read schemas"
-        return TerminalError("ACCESS_DENIED", f"the schema registry: {what}", where=where, way_out=way_out)
+        next_step = "correct the connection's login, or have it granted the right to read schemas"
+        return TerminalError("ACCESS_DENIED", f"the schema registry: {what}", where=where, next_step=next_step)
 
     @staticmethod
     def _unreachable(what: str, where: str) -> TransientError:
-        way_out = "the next run asks again; if it stays so, look at the registry and at the network between"
-        return TransientError("UNREACHABLE", f"the schema registry: {what}", where=where, way_out=way_out)
+        next_step = "the next run asks again; if it stays so, look at the registry and at the network between"
+        return TransientError("UNREACHABLE", f"the schema registry: {what}", where=where, next_step=next_step)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, USED, Refusal, SourceSchema, shown
+from spark_jobs.sources.contract.decoded import SERVER_UNKNOWN, USED, Refusal, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import DataSchema, Field, data_schema
 from spark_jobs.sources.qlik.message.envelope import registry_id
@@ -110,19 +110,19 @@ class Structure:
         """Refuse a type of the writer schema that cannot hold what the description of its column promises."""
         column, written = self.by_name[field.name], field.log_type.partition("(")[0]
         try:
-            told = column.log_type().partition("(")[0]
+            stated = column.log_type().partition("(")[0]
         except TerminalError as error:
             if written == "varbinary":
                 raise Refusal("ROW_INVALID", error.what) from error
-            told = ""
-        fits = {"varchar": ("varchar",), "varbinary": ("varbinary", "varchar")}.get(told)
+            stated = ""
+        fits = {"varchar": ("varchar",), "varbinary": ("varbinary", "varchar")}.get(stated)
         is_cut = (written == "real" and is_longer_than_a_float(column.type, column.precision)) or (
             written == "float" and is_longer_than_a_double(column.type, column.precision)
         )
         is_cut |= column.type.upper() in _WHOLE_AND_CUT.get(written, ())
-        if is_cut or (fits is not None and written not in fits) or (written == "varbinary" and told != written):
+        if is_cut or (fits is not None and written not in fits) or (written == "varbinary" and stated != written):
             is_bytes = "bytes" if written == "varbinary" else field.log_type
-            what = f"dataSchema has {is_bytes} for {shown(field.name)}, tableStructure {column.type or told}"
+            what = f"dataSchema has {is_bytes} for {shown(field.name)}, tableStructure {column.type or stated}"
             raise Refusal("METADATA_MISSING", f"{what}, of which that may have lost something")
 
     @property
@@ -133,7 +133,7 @@ class Structure:
     @property
     def sender(self) -> str:
         """The task in the namespace of a writer schema; empty if there is a metadata message (K-82)."""
-        return "" if self.is_described or self.avro.table != self.table else SERVER_UNTOLD + self.avro.task
+        return "" if self.is_described or self.avro.table != self.table else SERVER_UNKNOWN + self.avro.task
 
     @property
     def age(self) -> tuple[int, str, str]:
@@ -212,8 +212,8 @@ def announced_table(record: Any) -> str | None:
 def task_of(record: Any) -> str | None:
     """The server and the task in a metadata message; None unless it names both."""
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
-    told = [lineage.get(name) for name in ("server", "task")] if isinstance(lineage, Mapping) else []
-    names = [name for name in told if isinstance(name, str) and name]
+    stated = [lineage.get(name) for name in ("server", "task")] if isinstance(lineage, Mapping) else []
+    names = [name for name in stated if isinstance(name, str) and name]
     return "/".join(names) if len(names) == 2 else None
 
 
@@ -272,7 +272,7 @@ def known_structure(schema: SourceSchema) -> Structure | Unfit:
             "METADATA_MISSING",
             f"the schema {schema.schema_id!r} of {schema.table} cannot be read: {said}",
             where=f"topic {schema.topic or '(any)'}",
-            way_out="give a metadata message, or an Avro schema with data, beforeData and headers, as JSON",
+            next_step="give a metadata message, or an Avro schema with data, beforeData and headers, as JSON",
         ) from error
     return Structure(
         schema.topic, schema.schema_id, schema.table, schema.version, found.columns, found._avro, found._timestamp

@@ -47,11 +47,11 @@ def table_of_key(key: bytes) -> str | None:
 
 def named_by_key(key: bytes) -> str | None:
     """The table that a key may name, announced or not; None if the key has another form."""
-    told = table_of_key(key)
-    return told if told is not None and _NAMES.fullmatch(told) else None
+    named = table_of_key(key)
+    return named if named is not None and _NAMES.fullmatch(named) else None
 
 
-def key_that_tells(name: str) -> bytes:
+def key_that_decides(name: str) -> bytes:
     """A key that names this table, for a message whose own key was not stored."""
     schema, _, table = name.partition(".")
     return msgspec.json.encode({"schema": schema, "table": table})

@@ -63,7 +63,7 @@ def test_a_malformed_connection_is_refused_without_its_content(
     with pytest.raises(TerminalError) as caught:
         resolve("ledger")
     assert (caught.value.code, caught.value.where) == ("CONNECTION_INVALID", "AIRFLOW_CONN_LEDGER")
-    assert what in caught.value.what and "conn_type" in caught.value.way_out
+    assert what in caught.value.what and "conn_type" in caught.value.next_step
     assert CANARY not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
 
@@ -76,7 +76,7 @@ def test_a_missing_connection(monkeypatch: pytest.MonkeyPatch, value: str | None
     with pytest.raises(TerminalError) as caught:
         resolve("ledger")
     assert (caught.value.code, caught.value.where) == ("CONNECTION_INVALID", "AIRFLOW_CONN_LEDGER")
-    assert "set the variable" in caught.value.way_out
+    assert "set the variable" in caught.value.next_step
 
 
 def test_a_name_that_is_a_connection_string_is_not_repeated() -> None:
@@ -169,7 +169,7 @@ def test_a_connection_that_is_no_ledger(make: Make, monkeypatch: pytest.MonkeyPa
     mirror = make({"connection": "ledger"})
     with pytest.raises(TerminalError) as caught:
         mirror.ledger_url()
-    assert caught.value.code == "CONNECTION_INVALID" and caught.value.way_out
+    assert caught.value.code == "CONNECTION_INVALID" and caught.value.next_step
     assert CANARY not in "".join(traceback.format_exception(caught.value))
     assert [(p.code, p.line, p.path) for p in check_mirror(mirror)] == [("CONNECTION_INVALID", 9, "ledger")]
 
@@ -194,7 +194,7 @@ def test_everything_missing_on_the_machine_is_reported_at_once(
     lines = mirror.file.read_text().splitlines()
     keys = [lines[p.line - 1].strip().partition(":")[0] for p in problems]
     assert keys == ["path", "path", "change_log", "ledger", "path", "stream_from"]
-    assert all(p.file == mirror.file and p.what and p.way_out for p in problems)
+    assert all(p.file == mirror.file and p.what and p.next_step for p in problems)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -221,14 +221,14 @@ def test_a_ledger_file_that_is_no_database(make: Make, tmp_path: Path) -> None:
 def test_a_postgresql_ledger_that_does_not_answer(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     _set(monkeypatch, GOOD | {"host": "127.0.0.1", "port": 1})
     (problem,) = check_mirror(make({"connection": "ledger"}))
-    assert problem.code == "UNREACHABLE" and "127.0.0.1:1" in problem.what and "start" in problem.way_out
+    assert problem.code == "UNREACHABLE" and "127.0.0.1:1" in problem.what and "start" in problem.next_step
     assert CANARY not in str(problem)
 
 
 @pytest.mark.parametrize(
     "content", [None, b"", b"\xff", b"[]", b"{}", b'{"stream_from": 5}', b'{"stream_from": "yesterday"}']
 )
-def test_an_export_that_does_not_tell_where_it_begins(make: Make, tmp_path: Path, content: bytes | None) -> None:
+def test_an_export_that_does_not_show_where_it_begins(make: Make, tmp_path: Path, content: bytes | None) -> None:
     """G-08: an export names its place in the stream."""
     (tmp_path / "x").write_text("rows")
     if content is not None:
@@ -239,11 +239,11 @@ def test_an_export_that_does_not_tell_where_it_begins(make: Make, tmp_path: Path
     with pytest.raises(TerminalError) as caught:
         stream_from(mirror, load)
     assert (caught.value.code, caught.value.where) == ("STREAM_FROM_INVALID", str(tmp_path / "e.json"))
-    assert "LSN" in caught.value.way_out
+    assert "LSN" in caught.value.next_step
     assert [p.code for p in check_mirror(mirror)] == ["STREAM_FROM_INVALID"]
 
 
-def test_an_export_that_tells_where_it_begins(make: Make, tmp_path: Path) -> None:
+def test_an_export_that_shows_where_it_begins(make: Make, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("rows")
     (tmp_path / "e.json").write_text('{"stream_from": "0000002c:00000730:0011", "rows": 5}')
     mirror = make(initial_load={"format": "parquet", "path": "x", "stream_from": {"file": "e.json"}})

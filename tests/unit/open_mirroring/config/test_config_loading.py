@@ -66,7 +66,7 @@ def _problems(load: Load, text: str) -> list[tuple[str, int, str]]:
     with pytest.raises(ConfigError) as caught:
         load(text)
     assert caught.value.code == "CONFIG_INVALID"
-    assert all(p.way_out and p.what for p in caught.value.problems)
+    assert all(p.next_step and p.what for p in caught.value.problems)
     return [(p.code, p.line, p.path) for p in caught.value.problems]
 
 
@@ -227,7 +227,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "path", "way_out"),
+    ("old", "new", "line", "path", "next_step"),
     [
         ("mirror: shop", "mirror: Shop!", 1, "mirror", "lower-case"),
         ("mirror: shop", "mirror: 7", 1, "mirror", "quotes"),
@@ -372,15 +372,15 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         ("[order_id]", "[order_id]\n    initial_load: 5", 10, "tables[0].initial_load", "name: value"),
     ],
 )
-def test_one_mistake_is_reported_with_code_line_and_way_out(
-    load: Load, old: str, new: str, line: int, path: str, way_out: str
+def test_one_mistake_is_reported_with_code_line_and_next_step(
+    load: Load, old: str, new: str, line: int, path: str, next_step: str
 ) -> None:
     assert old in GOOD
     with pytest.raises(ConfigError) as caught:
         load(GOOD.replace(old, new, 1))
-    problems = {(p.code, p.line, p.path): p.way_out for p in caught.value.problems}
+    problems = {(p.code, p.line, p.path): p.next_step for p in caught.value.problems}
     assert ("CONFIG_INVALID", line, path) in problems, caught.value
-    assert way_out in problems["CONFIG_INVALID", line, path]
+    assert next_step in problems["CONFIG_INVALID", line, path]
 
 
 @pytest.mark.parametrize(
@@ -661,7 +661,7 @@ def test_any_file_loads_or_is_refused_with_lines_in_it(data: st.DataObject) -> N
     except ValidationError as error:
         for detail in error.errors():
             found = explain(detail, Mirror)
-            assert found.what and found.way_out and 1 <= tree.line_of(found.path) <= text.count("\n") + 1
+            assert found.what and found.next_step and 1 <= tree.line_of(found.path) <= text.count("\n") + 1
 
 
 def test_json_lines_of_problems_are_plain_values(load: Load) -> None:

@@ -60,7 +60,7 @@ def test_a_target_that_is_no_safe_folder(tmp_path: Path, target: str) -> None:
 @pytest.mark.parametrize(
     ("one", "two"), [("dbo/a", "DBO/A"), ("Straße", "strasse"), ("a", "\uff41"), ("x", "x"), ("x", "dbo/X")]
 )
-def test_targets_that_a_store_cannot_tell_apart(tmp_path: Path, one: str, two: str) -> None:
+def test_targets_that_a_store_cannot_show_apart(tmp_path: Path, one: str, two: str) -> None:
     """F-02, F-03: a target without schema lies in the default one."""
     content = _mirror(target=one)
     content["tables"].append(content["tables"][0] | {"source": "dbo.b", "target": two})

@@ -24,7 +24,7 @@ KNOWN = ["id", "Email", "price"]
         ({"types": {"prise": "string", "email": "string"}}, [], {"`types` names": ["prise"]}),
     ],
 )
-def test_a_name_that_is_no_column_is_told_g122(
+def test_a_name_that_is_no_column_is_reported_g122(
     settings: dict[str, Any], unhashed: list[str], unseen: dict[str, list[str]]
 ) -> None:
     """G-122, G-67: in any case, and of what is read alone."""

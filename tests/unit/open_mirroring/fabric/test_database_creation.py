@@ -92,12 +92,12 @@ def test_create_makes_everything_and_starts_last(
     assert run("check", file) == Exit.DONE
 
 
-def test_create_tells_partner_and_source_as_the_mirror_file_says_f_06(
+def test_create_shows_partner_and_source_as_the_mirror_file_says_f_06(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is there is left as it is, and a run says that it differs from the mirror file."""
-    told = {"partner_name": "Größe & Co", "source_type": "SQL Server", "source_version": "2025"}
-    file = mirror_file(tmp_path, **NAMED, partner_events=told)
+    story = {"partner_name": "Größe & Co", "source_type": "SQL Server", "source_version": "2025"}
+    file = mirror_file(tmp_path, **NAMED, partner_events=story)
     assert run("create", file) == Exit.DONE
     written = zone_files(server)["_partnerEvents.json"]
     assert json.loads(written) == {
@@ -111,7 +111,7 @@ def test_create_tells_partner_and_source_as_the_mirror_file_says_f_06(
     capsys.readouterr()
     assert run("create", file) == Exit.DONE
     assert "_partnerEvents.json" not in capsys.readouterr().err
-    mirror_file(tmp_path, **NAMED, partner_events={**told, "source_version": "2026"})
+    mirror_file(tmp_path, **NAMED, partner_events={**story, "source_version": "2026"})
     assert run("create", file) == Exit.DONE
     assert "_partnerEvents.json has other content" in capsys.readouterr().err
     assert zone_files(server)["_partnerEvents.json"] == written
@@ -161,7 +161,7 @@ def test_a_stopped_database_is_never_started_r_07(
     assert state(server) == "Stopped"
 
 
-def test_retention_and_change_data_feed_are_set_when_it_is_made_and_told_later_r_10(
+def test_retention_and_change_data_feed_are_set_when_it_is_made_and_reported_later_r_10(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """R-10: by the mirror file; a database that is there keeps its own, and that is said."""
@@ -187,12 +187,12 @@ def test_a_database_of_another_source_is_refused_r_05(
     definition["properties"]["source"]["type"] = source
     server.databases.create("shop", definition=definition if source else None).service.initialize()
     assert run("create", mirror_file(tmp_path)) == Exit.TERMINAL
-    told = capsys.readouterr().err
-    assert "PLACE_MISSING" in told and "shop" in told
+    story = capsys.readouterr().err
+    assert "PLACE_MISSING" in story and "shop" in story
     assert (state(server), zone_files(server)) == ("Initialized", {})
 
 
-def test_mirroring_is_not_started_before_the_structure_is_whole_f_42(
+def test_mirroring_is_not_started_before_the_structure_is_complete_f_42(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """R-06, F-42: a start is the last thing, and only when nothing is missing."""
@@ -212,9 +212,9 @@ def test_a_store_that_ignores_conditions_fails_closed_o_03(
     assert run("create", file) == Exit.TERMINAL
     assert "STORE_UNFIT" in capsys.readouterr().err
     assert run("check", file) == Exit.USAGE
-    told = capsys.readouterr().out
-    assert "STORE_UNFIT" in told and "if-none-match" in told and f"{file}:" in told
-    assert "rename onto" not in told or "REFUSED" in told
+    story = capsys.readouterr().out
+    assert "STORE_UNFIT" in story and "if-none-match" in story and f"{file}:" in story
+    assert "rename onto" not in story or "REFUSED" in story
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_store_that_ignores_conditions_fails_closed_o_03(
         ({"workspace": "11111111-1111-1111-1111-111111111111"} | {"item": "1" * 8 + "-1111" * 3 + "-" + "1" * 12}, ""),
     ],
 )
-def test_what_is_not_there_is_told(
+def test_what_is_not_there_is_reported(
     server: EmulatorServer, tmp_path: Path, zone: dict[str, str], code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not code:
@@ -234,16 +234,16 @@ def test_what_is_not_there_is_told(
     assert server.databases.all() == []
 
 
-def test_check_tells_a_database_that_is_not_there(
+def test_check_shows_a_database_that_is_not_there(
     server: EmulatorServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("check", mirror_file(tmp_path)) == Exit.USAGE
-    told = capsys.readouterr().out
-    assert "PLACE_MISSING" in told and "open-mirroring create" in told
+    story = capsys.readouterr().out
+    assert "PLACE_MISSING" in story and "open-mirroring create" in story
 
 
 @pytest.mark.parametrize("verb", ["status", "rename"])
-def test_check_tells_a_login_that_may_not_do_what_runs_do_r_08(
+def test_check_shows_a_login_that_may_not_do_what_runs_do_r_08(
     server: EmulatorServer, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """R-03, R-08: to ask is a right of its own, and who may not is held in every run."""
@@ -260,7 +260,7 @@ def test_check_tells_a_login_that_may_not_do_what_runs_do_r_08(
 
 
 @pytest.mark.parametrize("kind", ["missing", "broken"])
-def test_check_tells_a_connection_that_cannot_be_used(
+def test_check_shows_a_connection_that_cannot_be_used(
     server: EmulatorServer,
     tmp_path: Path,
     kind: str,
@@ -272,9 +272,9 @@ def test_check_tells_a_connection_that_cannot_be_used(
     else:
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server, dfs_endpoint="https://elsewhere.example"))
     assert run("check", mirror_file(tmp_path)) == Exit.USAGE
-    told = capsys.readouterr().out
-    assert "CONNECTION_INVALID" in told and "landing_zone.connection" in told
-    assert SECRET not in told
+    story = capsys.readouterr().out
+    assert "CONNECTION_INVALID" in story and "landing_zone.connection" in story
+    assert SECRET not in story
 
 
 def test_a_database_of_a_later_version_is_not_ready_r_02(

@@ -79,14 +79,14 @@ def test_the_apis_tokens_are_not_those_of_storage_r_03(api: FabricApi, server: E
     assert made(api, server).name == "shop"
 
 
-def test_a_status_call_is_repeated_and_waits_as_it_is_told_r_04(api: FabricApi, server: EmulatorServer) -> None:
+def test_a_status_call_is_repeated_and_waits_as_it_is_reported_r_04(api: FabricApi, server: EmulatorServer) -> None:
     database = made(api, server)
     for kind in ("unavailable_before", "dropped_after", "token_expired", "throttled"):
         server.faults.add(Fault(kind, "status"))  # type: ignore[arg-type]
         assert api.status(database).state is DatabaseState.INITIALIZED, kind
 
 
-def test_a_creation_of_which_nobody_told_is_found_by_its_name(api: FabricApi, server: EmulatorServer) -> None:
+def test_a_creation_of_which_nobody_reported_is_found_by_its_name(api: FabricApi, server: EmulatorServer) -> None:
     server.faults.add(Fault("dropped_after", "database"))
     with pytest.raises(TransientError, match="UNREACHABLE"):
         made(api, server)
@@ -174,7 +174,7 @@ def test_an_answer_that_cannot_be_understood_may_be_another_next_time(body: byte
         api.table_statuses(DATABASE)
 
 
-def test_a_refusal_is_told_by_its_code() -> None:
+def test_a_refusal_is_reported_by_its_code() -> None:
     refusal = {"errorCode": "MirroringDefinitionMissing", "message": "secret-canary"}
     with scripted((400, refusal, {})) as (api, _), pytest.raises(TerminalError) as caught:
         api.start(DATABASE)

@@ -11,7 +11,7 @@ PLACES = st.sets(st.integers(0, 60), min_size=1)
 
 
 @given(st.lists(PLACES, min_size=1))
-def test_runs_and_gaps_tell_every_place_whatever_was_read_when_g_113(batches: list[set[int]]) -> None:
+def test_runs_and_gaps_show_every_place_whatever_was_read_when_g_113(batches: list[set[int]]) -> None:
     """G-113: runs are what was read, gaps what was not, whatever came in whichever batch."""
     known: list[Run] = []
     for read in batches:

@@ -80,7 +80,7 @@ def test_what_is_not_there_is_none(store: LandingZoneStore) -> None:
     assert list(store.list("")) == []
 
 
-def test_an_object_created_anew_has_another_etag(store: LandingZoneStore) -> None:
+def test_an_object_created_again_has_another_etag(store: LandingZoneStore) -> None:
     """O-05: even at once, where a filesystem gives the same inode and coarse time again."""
     etags, times = set(), 100 if isinstance(store, LocalStore) else 10
     for _ in range(times):

@@ -200,10 +200,10 @@ def test_errors_of_the_system_speak(
     with pytest.raises(kind) as caught:
         store.rename(STAGED, FINAL, source_etag=staged.etag)
     assert caught.value.code == code
-    assert FINAL in caught.value.where and caught.value.way_out
+    assert FINAL in caught.value.where and caught.value.next_step
 
 
-def test_a_file_in_the_way_of_a_folder_is_told(store: LocalStore) -> None:
+def test_a_file_in_the_way_of_a_folder_is_reported(store: LocalStore) -> None:
     created(store, "t")
     for call in (lambda: store.create("t/1", b""), lambda: store.stat("t/1"), lambda: list(store.list("t"))):
         with pytest.raises(TerminalError, match="FOREIGN_ITEM"):

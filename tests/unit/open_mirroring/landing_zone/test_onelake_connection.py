@@ -36,8 +36,8 @@ def server(tmp_path: Path) -> Iterator[EmulatorServer]:
 
 def connection(**changed: Any) -> Connection:
     extra = {"tenant_id": "contoso.example", **changed.pop("extra", {})}
-    told = {"conn_type": "open_mirroring_onelake", "login": "app", "password": CANARY, **changed}
-    return Connection("lake", **told, extra=extra)
+    story = {"conn_type": "open_mirroring_onelake", "login": "app", "password": CANARY, **changed}
+    return Connection("lake", **story, extra=extra)
 
 
 # --- what a connection may say --------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_no_error_and_no_log_line_shows_secret_or_token(
     list(store.list(""))
     token = store._calls._service._tokens.token()
     server.faults.add(Fault(kind, times=None, seconds=3600))
-    told, rows = list[str](), "-".join(["row", "canary"]).encode()
+    story, rows = list[str](), "-".join(["row", "canary"]).encode()
     for verb in (
         lambda: store.create("t/x", rows),
         lambda: store.rename("t/x", "t/y", source_etag="e"),
@@ -275,9 +275,9 @@ def test_no_error_and_no_log_line_shows_secret_or_token(
         try:
             verb()
         except MirroringError as error:
-            told.append("".join(traceback.format_exception(error)))
-    text = "".join([*told, caplog.text, *(str(record.args) for record in caplog.records)])
-    assert len(told) >= 3 and ("UNREACHABLE" in text or "TARGET_BUSY" in text)
+            story.append("".join(traceback.format_exception(error)))
+    text = "".join([*story, caplog.text, *(str(record.args) for record in caplog.records)])
+    assert len(story) >= 3 and ("UNREACHABLE" in text or "TARGET_BUSY" in text)
     assert [secret for secret in (SECRET, token, rows.decode(), "Bearer") if secret in text] == []
 
 

@@ -115,7 +115,7 @@ def test_a_large_folder_is_deleted_in_as_many_calls_as_it_takes(server: Emulator
 
 
 @pytest.mark.parametrize("skip", [0, 1])
-def test_a_folder_in_use_is_told_and_deleted_by_a_later_call_f_73(
+def test_a_folder_in_use_is_reported_and_deleted_by_a_later_call_f_73(
     server: EmulatorServer, store: OneLakeStore, skip: int
 ) -> None:
     """F-73: also when a part of it is gone already; what cannot be deleted is never taken for gone."""
@@ -170,8 +170,10 @@ def test_a_duplicated_rename_answers_once_and_publishes_once(server: EmulatorSer
     assert list(store.list("")) == [info._replace(path=FINAL)]
 
 
-def test_an_upload_whose_folder_goes_away_is_not_taken_for_whole(server: EmulatorServer, store: OneLakeStore) -> None:
-    """What was swept in the middle is told; nothing comes into being again by the rest of the upload."""
+def test_an_upload_whose_folder_goes_away_is_not_taken_for_complete(
+    server: EmulatorServer, store: OneLakeStore
+) -> None:
+    """What was swept in the middle is reported; nothing comes into being again by the rest of the upload."""
     other = OneLakeStore(zone_of(server))
     append = store._append
 
@@ -186,7 +188,7 @@ def test_an_upload_whose_folder_goes_away_is_not_taken_for_whole(server: Emulato
     assert list(store.list("")) == []
 
 
-def test_a_full_disk_is_told_and_not_mistaken_for_the_object(
+def test_a_full_disk_is_reported_and_not_mistaken_for_the_object(
     server: EmulatorServer, store: OneLakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     created(store, STAGED)
@@ -239,7 +241,7 @@ def test_a_token_that_is_refused_twice_is_refused_for_good(
         _ = store.create(STAGED, b"rows") if verb == "append" else store.read(STAGED)
 
 
-def test_a_wrong_secret_is_told_by_its_code_alone(server: EmulatorServer) -> None:
+def test_a_wrong_secret_is_reported_by_its_code_alone(server: EmulatorServer) -> None:
     from tests.onelake import login_of
 
     store = OneLakeStore(zone_of(server, login=login_of(server, secret="wrong-canary")))
@@ -248,7 +250,7 @@ def test_a_wrong_secret_is_told_by_its_code_alone(server: EmulatorServer) -> Non
     assert "wrong-canary" not in str(caught.value)
 
 
-def test_a_workspace_that_is_not_there_is_told_o_01(server: EmulatorServer) -> None:
+def test_a_workspace_that_is_not_there_is_reported_o_01(server: EmulatorServer) -> None:
     from dataclasses import replace
 
     store = OneLakeStore(replace(zone_of(server), workspace="00000000-0000-0000-0000-000000000000"))
@@ -278,7 +280,7 @@ def waiting(store: OneLakeStore, budget: RetryBudget) -> OneLakeStore:
     return store
 
 
-def test_all_calls_wait_as_long_as_one_was_told_to_r_04(server: EmulatorServer, store: OneLakeStore) -> None:
+def test_all_calls_wait_as_long_as_one_was_reported_to_r_04(server: EmulatorServer, store: OneLakeStore) -> None:
     info, waits = created(store, STAGED), Waits()
     waiting(store, waits.budget())
     server.faults.add(Fault("throttled", "properties", seconds=7))

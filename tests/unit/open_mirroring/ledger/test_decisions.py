@@ -19,7 +19,7 @@ LOW = "0000000A:01:1"
 def refused(call: object, *arguments: object) -> TerminalError:
     with pytest.raises(TerminalError) as caught:
         call(*arguments)  # type: ignore[operator]
-    assert caught.value.way_out
+    assert caught.value.next_step
     return caught.value
 
 
@@ -59,7 +59,7 @@ def test_an_unknown_stream_is_not_lifted_by_resuming_g_01(made: HandMadeMirror) 
     made.stop("dbo.orders", "EPOCH_UNKNOWN")
     error = refused(resume_table, made.ledger, "shop", "dbo.orders", REASON)
     assert error.code == "COMMAND_REFUSED"
-    assert "accept-epoch" in error.way_out
+    assert "accept-epoch" in error.next_step
     assert made.table("dbo.orders").stop_code == "EPOCH_UNKNOWN"
 
 

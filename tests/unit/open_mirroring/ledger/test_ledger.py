@@ -148,15 +148,15 @@ def test_an_extractor_that_another_followed_changes_nothing(extracting: ExtractL
     assert extracting.seal(version, manifest().to_json()) != ExtractLost()
 
 
-def test_files_are_told_as_they_were_seen_if_asked_for_or_not_bound_to_their_end(extracting: ExtractLedger) -> None:
+def test_files_are_reported_as_they_were_seen_if_asked_for_or_not_bound_to_their_end(extracting: ExtractLedger) -> None:
     """G-32, S-08: what a run asks for does not grow with the files that were ever read."""
     ends = {"asked": 10, "half": 8, "read": 10, "longer": 100, "partition": 7}
     seen = {name: FileVersion(f"{10 if end < 100 else 1000}:x", name) for name, end in ends.items() if end != 7}
     ranges = [BoundRange(name, 0, end) for name, end in ends.items()]
     extracting.bind(extracting.acquire().row.version, Batch(1, "r1"), ranges, seen)
-    told = {name: BoundFile(ends[name], seen[name]) for name in ("asked", "half", "longer")}
-    assert extracting.seen_files({"asked", "partition", "unknown"}) == told
-    assert extracting.seen_files([f"{at}" for at in range(10_000)] + ["asked"]) == told | {
+    story = {name: BoundFile(ends[name], seen[name]) for name in ("asked", "half", "longer")}
+    assert extracting.seen_files({"asked", "partition", "unknown"}) == story
+    assert extracting.seen_files([f"{at}" for at in range(10_000)] + ["asked"]) == story | {
         "read": BoundFile(10, seen["read"])
     }
     assert extracting.seen_versions((), ends) == {name: seen[name] for name in ("half", "longer")}
@@ -203,7 +203,7 @@ def test_a_stopped_table_fences_its_publisher_and_keeps_its_first_reason(
     state = reader.tables()["dbo.a"]
     assert (state.row.stop, state.row.version) == ("KEY_UNKNOWN", version + 1)
     assert "no number at a.json:7" in (state.stop_what or "")
-    assert reader.mirror().homeless_rejects == 2
+    assert reader.mirror().unnamed_rejects == 2
     assert publishing.intend({table: (version, INTENT)}) == {table: Lost()}
     # A later batch brings a stream that nobody accepted: the first reason stands.
     unknown = [{"path": "b2", "rows": 1, "bytes": 9, "tables": {"dbo.a": {"s2": [1, "0001", "0001"]}}}]
@@ -229,7 +229,7 @@ def test_what_a_sound_copy_heals_can_be_resumed_but_hides_no_worse(
     assert state.stop_code == "KEY_UNKNOWN" and "a.json:7" in (state.stop_what or "")
 
 
-def test_a_stream_that_begins_anew_stops_its_table(
+def test_a_stream_that_begins_again_stops_its_table(
     extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
 ) -> None:
     """G-01: the first incarnation is number 0; the order of others is nobody's to guess.
@@ -446,21 +446,21 @@ def test_a_source_that_is_read_elsewhere_leaves_tables_with_rows_unverified_g142
 ) -> None:
     """G-142: not one that is read in more places."""
 
-    def told(**reads: list[str]) -> list[tuple[str, str]]:
+    def story(**reads: list[str]) -> list[tuple[str, str]]:
         declare(ledger, "m", [DECLARED, OTHER], reads)
         tables = reader.tables()
         noted = reader.unverified_columns(tables.values())
         return [(source, one.column) for source in tables for one in noted.get(tables[source].id, ())]
 
     here: dict[str, list[str]] = {"transport": ["kafka"], "connection": ["hub"], "topics": ["a"]}
-    assert told(**here) == []
+    assert story(**here) == []
     completed(extracting, manifest())
-    assert told(**{**here, "topics": ["a", "b"]}) == [], "more is read, and nothing is left"
-    assert told(**{**here, "topics": ["b"]}) == [("dbo.a", "`source` no longer names topics 'a'")]
+    assert story(**{**here, "topics": ["a", "b"]}) == [], "more is read, and nothing is left"
+    assert story(**{**here, "topics": ["b"]}) == [("dbo.a", "`source` no longer names topics 'a'")]
     moved = {"transport": ["files"], "path": ["x"]}
-    assert len(told(**moved)) == 2 == len(told(**moved))
+    assert len(story(**moved)) == 2 == len(story(**moved))
     declare(ledger, "m", [DECLARED, OTHER])
-    assert len(told(**moved)) == 2, "who says nothing of the source changes nothing"
+    assert len(story(**moved)) == 2, "who says nothing of the source changes nothing"
 
 
 def test_partitions_of_a_former_place_hold_back_no_transaction_g142(
@@ -508,7 +508,7 @@ def test_a_table_that_left_no_trace_is_what_the_mirror_file_says(
     assert isinstance(publishing.establish({table: (version, "etag")})[table], Lost)
     with ledger.connect() as db:
         ((event, detail),) = db.execute(sa.select(t.audit.c.event, t.audit.c.detail)).tuples()
-    assert event == "TABLE_DECLARED_ANEW" and json.loads(detail)["before"]["keys"] == '["id"]'
+    assert event == "TABLE_DECLARED_AGAIN" and json.loads(detail)["before"]["keys"] == '["id"]'
 
 
 @pytest.mark.parametrize("sealed_only", [True, False])
@@ -564,19 +564,19 @@ def test_a_key_of_changes_from_two_senders_stays(ledger: Engine, extracting: Ext
 
 
 @pytest.mark.parametrize("healed", [True, False])
-def test_a_mended_key_lifts_its_stop_once_nothing_is_hidden(
+def test_a_fixed_key_lifts_its_stop_once_nothing_is_hidden(
     ledger: Engine, extracting: ExtractLedger, table: str, reader: LedgerReader, healed: bool
 ) -> None:
     """G-69, G-01: and what the batch itself stops the table for is not lifted with it."""
     extracting.stop_table("dbo.a", "KEY_UNKNOWN", "no id")
     declare(ledger, "m", [DECLARED._replace(keys=("name",))])
-    assert extracting.mended_tables() == ["dbo.a"]
+    assert extracting.corrected_tables() == ["dbo.a"]
     files = [{"path": "b1/1.parquet", "rows": 2, "bytes": 9, "tables": {
         "dbo.a": {"s": [1, "0001", "0001"], "r": [1, "0001", "0001"]}}}]  # fmt: skip
-    told = Manifest(files=files if healed else [], counts={}, healed=["dbo.a"] if healed else [])
-    completed(extracting, told)
+    story = Manifest(files=files if healed else [], counts={}, healed=["dbo.a"] if healed else [])
+    completed(extracting, story)
     if healed:
         assert reader.tables()["dbo.a"].stop_code == "EPOCH_UNKNOWN", "two streams, of which nobody knows the order"
-    extracting.refuse_mended("dbo.a", "KEY_INVALID: no name")
+    extracting.refuse_corrected("dbo.a", "KEY_INVALID: no name")
     found = reader.tables()["dbo.a"]
     assert (found.stop_code, found.row.stop) == (("EPOCH_UNKNOWN",) * 2 if healed else ("KEY_UNKNOWN",) * 2)

@@ -171,7 +171,7 @@ def test_a_database_of_something_else_is_refused_and_left_alone(ledger_url: str,
 
 
 @pytest.mark.parametrize("content", [b"this is no database at all" * 99, b"SQLite format 3\0" + b"\xff" * 5_000])
-def test_a_file_that_is_no_database_is_told_and_left_alone(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_reported_and_left_alone(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     file.write_bytes(content)
     for look in (open_ledger, opening.ledger_to_look):
@@ -180,7 +180,7 @@ def test_a_file_that_is_no_database_is_told_and_left_alone(content: bytes, tmp_p
     assert file.read_bytes() == content
 
 
-def test_a_ledger_that_can_only_be_read_is_told(ledger_url: str, tmp_path: Path) -> None:
+def test_a_ledger_that_can_only_be_read_is_reported(ledger_url: str, tmp_path: Path) -> None:
     """By a server that takes no writes, such as a standby's, and by a file whose rights are not ours."""
     if ledger_url.startswith("postgresql"):
         with pytest.raises(TerminalError, match=r"ACCESS_DENIED.*25006") as denied:
@@ -192,26 +192,26 @@ def test_a_ledger_that_can_only_be_read_is_told(ledger_url: str, tmp_path: Path)
     engine = sa.create_engine(f"sqlite:///file:{file}?mode=ro&uri=true")
     with pytest.raises(sa.exc.OperationalError) as raised, engine.begin() as db:
         db.execute(sa.text("CREATE TABLE canary (x INTEGER)"))
-    told = opening.ledger_error(raised.value)
-    assert isinstance(told, TerminalError) and told.code == "ACCESS_DENIED" and "canary" not in str(told)
+    story = opening.ledger_error(raised.value)
+    assert isinstance(story, TerminalError) and story.code == "ACCESS_DENIED" and "canary" not in str(story)
 
 
-def test_a_ledger_whose_disk_is_full_is_told_and_passes() -> None:
+def test_a_ledger_whose_disk_is_full_is_reported_and_passes() -> None:
     """S-26: SQLite's own limit of pages answers as a disk does that has no room."""
     engine = sa.create_engine("sqlite://")
     with pytest.raises(sa.exc.OperationalError) as raised, engine.begin() as db:
         db.exec_driver_sql("PRAGMA max_page_count = 2")
         db.exec_driver_sql("CREATE TABLE filled (x BLOB)")
         db.exec_driver_sql("INSERT INTO filled VALUES (zeroblob(100000))")
-    told = opening.ledger_error(raised.value, "ledger.db")
+    story = opening.ledger_error(raised.value, "ledger.db")
     assert (
-        isinstance(told, TransientError)
-        and str(told).startswith("DISK_FULL: ")
-        and "SQLITE_FULL (ledger.db)" in str(told)
+        isinstance(story, TransientError)
+        and str(story).startswith("DISK_FULL: ")
+        and "SQLITE_FULL (ledger.db)" in str(story)
     )
 
 
-def test_a_kept_ledger_is_whole_in_its_file_once_it_is_closed(tmp_path: Path) -> None:
+def test_a_kept_ledger_is_complete_in_its_file_once_it_is_closed(tmp_path: Path) -> None:
     """Whoever copies the file between two commands has everything; the next command finds it again."""
     url, log_of_writes = f"sqlite:///{tmp_path}/ledger.db", tmp_path / "ledger.db-wal"
     kept = open_ledger(url, keep=True)

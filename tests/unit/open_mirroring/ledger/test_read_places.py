@@ -61,7 +61,7 @@ def noted(made: HandMadeMirror, source: str) -> list[ColumnNote]:
     return made.reader.unverified_columns(tables.values()).get(tables[source].id, [])
 
 
-def told(made: HandMadeMirror, source: str) -> list[str]:
+def story(made: HandMadeMirror, source: str) -> list[str]:
     """What is noted of a table's rows."""
     return [one.text(repr(one.column)) for one in noted(made, source)]
 
@@ -71,14 +71,14 @@ def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(mad
     made.set_table("dbo.orders", load_state="loaded")
     record(made, {"cdc/0": [(700, 800)]})
     record(made, {"cdc/1": [(0, 5)], "cdc/0": [(801, 802)]}, 2)
-    assert told(made, "dbo.orders") == []
+    assert story(made, "dbo.orders") == []
     record(made, {"cdc/2": [(5, 7)]}, 3)
-    (note,) = told(made, "dbo.orders")
+    (note,) = story(made, "dbo.orders")
     assert "rows unverified up to batch 3" in note and "'cdc/2' from 5 on" in note
-    assert told(made, "dbo.customers") == [], "reports tell BEGUN_LATE of it"
+    assert story(made, "dbo.customers") == [], "reports tell BEGUN_LATE of it"
     assert (
         verify_columns(made.ledger, made.ids["dbo.orders"], noted(made, "dbo.orders")) == 1
-        and told(made, "dbo.orders") == []
+        and story(made, "dbo.orders") == []
     )
 
 
@@ -90,21 +90,21 @@ def test_a_partition_that_had_nothing_at_the_first_look_is_known_g143(made: Hand
         "cdc/0": [(0, 4), (7, 6)],
         "cdc/1": [(500, 501)],
     }
-    assert told(made, "dbo.orders") == []
+    assert story(made, "dbo.orders") == []
     assert accept_gaps(made.ledger, "shop", Reason("Ada", "expired")) == 2
     assert record(made, {"cdc/0": [(7, 9)]}) == {"cdc/0": [(0, 9)], "cdc/1": [(500, 501)]}
 
 
-def test_capture_files_of_another_layout_are_told_and_no_partitions_g143(made: HandMadeMirror) -> None:
+def test_capture_files_of_another_layout_are_reported_and_no_partitions_g143(made: HandMadeMirror) -> None:
     """G-143: one that is missing is not seen, so a proof holds until more of them are read."""
     for batch in (1, 2):
         assert record(made, {f"ns/hub/2026/{batch}/0.avro": [(5 * batch, 5 * batch)]}, batch) == {}
     for source in made.ids:
-        (note,) = told(made, source)
+        (note,) = story(made, source)
         assert "up to batch 2" in note and "a missing file is not seen" in note
         assert verify_columns(made.ledger, made.ids[source], noted(made, source)) == 1
     record(made, {"ns/hub/2026/3/0.avro": [(15, 15)]}, 3)
-    assert len(told(made, "dbo.orders")) == 1
+    assert len(story(made, "dbo.orders")) == 1
 
 
 def test_a_proof_verifies_nothing_that_is_noted_while_it_compares_g142_g143(made: HandMadeMirror) -> None:
@@ -117,5 +117,5 @@ def test_a_proof_verifies_nothing_that_is_noted_while_it_compares_g142_g143(made
     compared = noted(made, "dbo.orders")
     record(made, nameless, 2)
     assert verify_columns(made.ledger, made.ids["dbo.orders"], compared) == 0
-    (note,) = told(made, "dbo.orders")
+    (note,) = story(made, "dbo.orders")
     assert "up to batch 2" in note

@@ -77,7 +77,7 @@ def test_a_request_fences_whoever_publishes_and_the_gate_holds_the_table(
     assert step(State(Acquire()), row).request == Finished(RESET_OPEN)
     finding = inspect_mirror(made.mirror, made.ledger)
     assert (finding[ORDERS].verdict, finding[ORDERS].code) == (Verdict.HOLD, RESET_OPEN)
-    assert "asked for by Ada" in finding[ORDERS].what and finding[ORDERS].way_out
+    assert "asked for by Ada" in finding[ORDERS].what and finding[ORDERS].next_step
     assert finding["dbo.customers"].verdict is Verdict.PASS
     advance(resets, *TO_NEW_GENERATION)
     row = publishing.acquire([table])[table]
@@ -105,7 +105,7 @@ def test_every_record_is_written_once_and_audited_with_who_and_why(made: HandMad
     assert made.audit()[0][2]["cleared"]["code"] == "SCHEMA_CHANGED"
 
 
-def test_a_request_is_made_once_and_begins_anew_only_for_a_reason(made: HandMadeMirror, resets: ResetLedger) -> None:
+def test_a_request_is_made_once_and_begins_again_only_for_a_reason(made: HandMadeMirror, resets: ResetLedger) -> None:
     """F-74: with another target both folders go, the one that it has and the one that it had."""
     assert resets.request_reload(KEYED, ASKED)
     assert not resets.request_reload(KEYED, ASKED)
@@ -133,7 +133,7 @@ def test_a_log_that_lacks_changes_rebuilds_nothing(code: str, made: HandMadeMirr
 
 @pytest.mark.parametrize("logged", [False, True])
 @pytest.mark.parametrize("published", [False, True])
-def test_a_key_that_nothing_goes_by_is_mended_without_a_load(
+def test_a_key_that_nothing_goes_by_is_fixed_without_a_load(
     logged: bool, published: bool, made: HandMadeMirror, resets: ResetLedger
 ) -> None:
     """G-69, I13: the new generation waits until what the wrong key rejected is read again."""
@@ -148,7 +148,7 @@ def test_a_key_that_nothing_goes_by_is_mended_without_a_load(
     else:
         assert resets.request_reload(other, ASKED)
         found = made.table(ORDERS)
-        assert (found.keys, found.stop_code, found.start.log_from) == (("number",), "KEY_MENDED", 0)
+        assert (found.keys, found.stop_code, found.start.log_from) == (("number",), "KEY_CORRECTED", 0)
         assert not resets.request_reload(other, ASKED), "it is under way"
         made.stop(ORDERS, "CHANGES_MISSING")
         with pytest.raises(TerminalError, match="LOAD_NEEDED"):
@@ -242,7 +242,7 @@ def test_another_tables_folder_is_not_taken(made: HandMadeMirror, resets: ResetL
         resets.request_reload(KEYED._replace(folder="dbo.schema/customers"), ASKED)
 
 
-def test_a_stream_that_began_anew_is_accepted_with_a_load_and_several_are_not(
+def test_a_stream_that_began_again_is_accepted_with_a_load_and_several_are_not(
     made: HandMadeMirror, resets: ResetLedger
 ) -> None:
     """G-01: a load made after its beginning covers what lies between; which of two came first nobody knows."""
@@ -386,7 +386,7 @@ def test_a_generation_begins_with_the_newest_load_of_its_source_and_keeps_it_g12
 
 
 @pytest.mark.parametrize("code", ["CHANGES_MISSING", "KEY_UNKNOWN", "LOG_DAMAGED"])
-def test_what_the_newest_load_does_not_mend_is_refused_g125(
+def test_what_the_newest_load_does_not_fix_is_refused_g125(
     made: HandMadeMirror, resets: ResetLedger, code: str
 ) -> None:
     logged(made)

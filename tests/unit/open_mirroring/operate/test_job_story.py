@@ -102,7 +102,7 @@ def test_nothing_done_is_said_too() -> None:
     assert story("maintain", {"horizon": None})[0] == "There is no horizon yet: nothing may be dropped."
 
 
-def test_what_is_wrong_stands_last_with_its_way_out() -> None:
+def test_what_is_wrong_stands_last_with_its_next_step() -> None:
     held, stopped = {"dbo.a": "BACKLOG: 3 files wait"}, {"dbo.b": "FILE_MISSING: number 2 is missing"}
     losses = {"dbo.c": "DEAD_LETTERS_OPEN: 2 dead letters"}
     *_, first, second, third = story("publish_changes", {"held": held, "stopped": stopped, "losses": losses})
@@ -111,7 +111,7 @@ def test_what_is_wrong_stands_last_with_its_way_out() -> None:
     assert third.startswith("LOSSES: dbo.c: DEAD_LETTERS_OPEN: 2 dead letters. Next step: run `open-mirroring")
 
 
-def test_an_error_that_says_its_way_out_itself_is_given_no_second_one() -> None:
+def test_an_error_that_says_its_next_step_itself_is_given_no_second_one() -> None:
     why = "LEDGER_LOST: it is empty. Next step: restore it"
     assert story("publish_changes", {"stopped": {"dbo.a": why}})[-1] == f"STOPPED: dbo.a: {why}"
 

@@ -16,10 +16,7 @@ from open_mirroring.facts.read_places import Run
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
-from open_mirroring.ledger.documents import FOREIGN_TABLES
-from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.letters import (
+from open_mirroring.ledger.dead_letters import (
     LetterCounts,
     OpenLetters,
     accept_letters,
@@ -27,6 +24,9 @@ from open_mirroring.ledger.letters import (
     letter_counts,
     settled_letters,
 )
+from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
+from open_mirroring.ledger.documents import FOREIGN_TABLES
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.protocols.resetting import ResetStage
@@ -36,10 +36,10 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.cli.status_text import status_text
+from spark_jobs.dead_letters import open_letters
+from spark_jobs.dead_letters.healing import settle_outdated_letters
+from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.extract.read_task import RowSummary
-from spark_jobs.letters import open_letters
-from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
 from tests.hand_made_mirror import GUID, HandMadeMirror
@@ -60,9 +60,9 @@ def orders(**known: Any) -> SeenTable:
 
 def codes(*tables: SeenTable, others: list[ForeignTable], **more: Any) -> dict[str, str]:
     """By table the code of its loss, or that of its note in lower case."""
-    told = judge(tables, more.pop("letters", NONE), others, **more)
-    notes = {source: texts[0].split()[0].rstrip(":").lower() for source, texts in told.notes.items()}
-    return {**notes, **{source: losses[0].code for source, losses in told.losses.items()}}
+    story = judge(tables, more.pop("letters", NONE), others, **more)
+    notes = {source: texts[0].split()[0].rstrip(":").lower() for source, texts in story.notes.items()}
+    return {**notes, **{source: losses[0].code for source, losses in story.losses.items()}}
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_changes_that_were_ignored_before_their_table_was_mirrored_g_24() -> Non
 def test_changes_that_an_export_does_not_hold_were_ignored_before_it_g140() -> None:
     """G-140: a loss from its place in the stream on; a note where the format tells no place; none of a database."""
 
-    def told(highest: str, **known: Any) -> dict[str, str]:
+    def story(highest: str, **known: Any) -> dict[str, str]:
         other = foreign("dbo.orders", 1)._replace(highest=highest)
         return codes(orders(loaded=True, **known), others=[other])
 
-    assert told("0C:1:0", exported="0C") == told("0C:1:0", exported="") == {"dbo.orders": "CHANGES_IGNORED"}
-    assert told("0C:1:0", exported="0C~") == told("0C:1:0", exported="0D") == told("0C:1:0") == {}
-    assert told("", exported="0D") == {"dbo.orders": "changes_ignored"}
+    assert story("0C:1:0", exported="0C") == story("0C:1:0", exported="") == {"dbo.orders": "CHANGES_IGNORED"}
+    assert story("0C:1:0", exported="0C~") == story("0C:1:0", exported="0D") == story("0C:1:0") == {}
+    assert story("", exported="0D") == {"dbo.orders": "changes_ignored"}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_another_database_setting_ignored_is_a_loss_once_it_is_read_g142(
     assert codes(orders(), others=[foreign(name)], databases=databases)["dbo.orders"] == code
 
 
-def test_a_hold_and_a_stop_go_before_losses_which_are_told_as_well_g_20(made: HandMadeMirror) -> None:
+def test_a_hold_and_a_stop_go_before_losses_which_are_reported_as_well_g_20(made: HandMadeMirror) -> None:
     """G-20: STOP, HOLD, LOSSES, PASS; a table with losses is published."""
     made.letter(1, "dbo.orders")
     made.letter(2, "dbo.customers")
@@ -160,7 +160,7 @@ def test_a_hold_and_a_stop_go_before_losses_which_are_told_as_well_g_20(made: Ha
     found = inspect_mirror(made.mirror, made.ledger)
     assert {s: f.verdict for s, f in found.items()} == {"dbo.orders": Verdict.LOSSES, "dbo.customers": Verdict.HOLD}
     assert found["dbo.customers"].losses and "DEAD_LETTERS_OPEN" in str(found["dbo.customers"].evidence["also"])
-    assert "dead-letters" in found["dbo.orders"].way_out
+    assert "dead-letters" in found["dbo.orders"].next_step
     assert gate(found).passing == ("dbo.orders",)
     assert "dbo.customers: LOSSES DEAD_LETTERS_OPEN: 1 dead letter is open" in status_text(status_of(made, found))
     made.stop("dbo.orders", "KEY_UNKNOWN")
@@ -302,12 +302,12 @@ def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> 
 def test_places_that_nobody_read_g_113() -> None:
     """G-113: a gap is a loss of all, unless gaps mean nothing; a late beginning is noted of tables without a load."""
     places = {"cdc/0": [Run(0, 4), Run(7, 9), Run(11, 11)], "cdc/1": [Run(3, 5)]}
-    told = judge([orders(), SeenTable("dbo.loaded", 3, loaded=True)], NONE, [], places=places)
-    [loss] = told.losses[ANY_TABLE]
+    story = judge([orders(), SeenTable("dbo.loaded", 3, loaded=True)], NONE, [], places=places)
+    [loss] = story.losses[ANY_TABLE]
     assert str(loss) == (
         "OFFSETS_MISSING: 3 offsets between messages that were read never came: 'cdc/0':5 to 6, "
         "'cdc/0':10 to 10; any table may lack a change"
     )
-    assert list(told.notes) == ["dbo.orders"] and "'cdc/1' from 3 on" in told.notes["dbo.orders"][0]
+    assert list(story.notes) == ["dbo.orders"] and "'cdc/1' from 3 on" in story.notes["dbo.orders"][0]
     assert codes(orders(), others=[], places=places, gaps_are_losses=False) == {"dbo.orders": "begun_late"}
     assert codes(orders(), others=[], places={"cdc/0": [Run(0, 4)]}) == {}

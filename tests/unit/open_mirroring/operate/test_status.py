@@ -53,7 +53,7 @@ def orders(status: MirrorView) -> TableView:
     return next(table for table in status.tables if table.source == "dbo.orders")
 
 
-def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
+def test_the_four_marks_are_distinguished(made: HandMadeMirror) -> None:
     """C-34, C-88: where transactions are not held back, no position is called complete."""
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (3, LOW)})
@@ -98,7 +98,7 @@ def test_the_complete_position_says_what_it_waits_for_c_34(made: HandMadeMirror)
     assert table.waiting[:2] == (0, 3)
 
 
-def test_rows_that_are_unverified_are_told_as_a_note_and_no_column_g142(made: HandMadeMirror) -> None:
+def test_rows_that_are_unverified_are_reported_as_a_note_and_no_column_g142(made: HandMadeMirror) -> None:
     """G-142, G-07: whoever reads the columns of the document gets names of columns."""
     noted = [(NoteKind.CHANGED, "city", LOW), (NoteKind.ROWS, "`source` no longer names topics 'a'", "")]
     with made.ledger.begin() as db:
@@ -148,7 +148,7 @@ def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
     assert "a note" in text
 
 
-def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMadeMirror) -> None:
+def test_stale_keys_fragments_and_without_table_dead_letters_are_counted(made: HandMadeMirror) -> None:
     """open split events and dead letters are figures of the status."""
     common = {"table_id": made.ids["dbo.orders"], "epoch": GUID, "batch": 1, "code": "VALUE_INVALID"}
     for place, key in enumerate(["[1]", "[1]", "[2]"]):
@@ -167,7 +167,7 @@ def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMa
     assert "AT RISK" in status_text(status, wide=True)
 
 
-def test_a_mirror_without_homeless_dead_letters_is_not_at_risk(made: HandMadeMirror) -> None:
+def test_a_mirror_without_without_table_dead_letters_is_not_at_risk(made: HandMadeMirror) -> None:
     assert not status_of(made).at_risk
     assert "AT RISK" not in status_text(status_of(made), wide=True)
 
@@ -273,7 +273,7 @@ def test_ages_have_the_two_parts_that_matter(length: timedelta | None, text: str
     assert age(length) == text
 
 
-def test_horizon_reset_and_waiting_changes_are_told(made: HandMadeMirror) -> None:
+def test_horizon_reset_and_waiting_changes_are_reported(made: HandMadeMirror) -> None:
     """G-05, C-88, D13: beside the four marks, of which loads that go through the log are none."""
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (3, LOW)})

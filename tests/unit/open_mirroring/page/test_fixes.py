@@ -49,7 +49,7 @@ def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
 
 
 @pytest.mark.parametrize("code", [CHANGES_IGNORED, TABLE_SUSPENDED, TABLE_EMPTIED, DEAD_LETTERS_OPEN])
-def test_changes_that_nothing_brings_back_offer_to_build_the_table_anew(
+def test_changes_that_nothing_brings_back_offer_to_build_the_table_again(
     stopped: TableView, tmp_path: Path, code: str
 ) -> None:
     """The runbook's way out is a reset; without its command the page would only say that rows are missing."""

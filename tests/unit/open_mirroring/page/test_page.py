@@ -103,7 +103,7 @@ def test_notes_on_a_table_are_on_its_page(made: PageMirror, client: TestClient) 
     assert "1 note" in client.get("/mirrors/shop").text
 
 
-def test_a_load_tells_how_long_the_rest_takes(made: PageMirror, client: TestClient) -> None:
+def test_a_load_shows_how_long_the_rest_takes(made: PageMirror, client: TestClient) -> None:
     """Two of four chunks in ten minutes: the other two take twenty."""
     state = made.reader.tables()[ORDERS]
     plan = LoadPlan("", (), (0, 1, 2, 3), done=frozenset({0, 1}))
@@ -169,7 +169,7 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("ledger.db*"))
 
 
-def test_a_ledger_that_is_removed_while_the_page_runs_is_not_made_anew(made: PageMirror, client: TestClient) -> None:
+def test_a_ledger_that_is_removed_while_the_page_runs_is_not_made_again(made: PageMirror, client: TestClient) -> None:
     assert "Nothing has run yet" not in client.get("/").text
     made.ledger.dispose()
     for file in made.folder.glob("ledger.db*"):
@@ -177,7 +177,7 @@ def test_a_ledger_that_is_removed_while_the_page_runs_is_not_made_anew(made: Pag
     assert "Nothing has run yet" in client.get("/").text and not list(made.folder.glob("ledger.db*"))
 
 
-def test_a_wrong_mirror_file_is_told_and_hinders_no_other_one(made: PageMirror, client: TestClient) -> None:
+def test_a_wrong_mirror_file_is_reported_and_hinders_no_other_one(made: PageMirror, client: TestClient) -> None:
     (made.file.parent / "wrong.yaml").write_text("mirror: <b>\n\ttables: 1\n", encoding="utf-8")
     page = client.get("/").text
     assert "A mirror file is wrong." in page and "wrong.yaml" in page and 'href="/mirrors/shop"' in page
@@ -345,7 +345,7 @@ def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: Tes
     assert made.table().stop_code is None
 
 
-def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, client: TestClient) -> None:
+def test_a_column_that_was_dropped_is_reported_by_choosing_it(made: PageMirror, client: TestClient) -> None:
     made.drop_a_column()
     page = client.get(table(ORDERS)).text
     assert "A column was renamed" in page and '<option value="&lt;b&gt;cost">&lt;b&gt;cost</option>' in page

@@ -14,7 +14,7 @@ NOWHERE = (Seen(), Seen(), Seen(), Seen())
 
 
 def after(*replies: protocol.Reply) -> protocol.State:
-    """A publisher that found its row with a sealed intent, and what it was told since."""
+    """A publisher that found its row with a sealed intent, and what it was reported since."""
     state = protocol.step(protocol.start(), protocol.Owned(ROW))
     for reply in replies:
         state = protocol.step(state, reply)
@@ -50,7 +50,7 @@ def test_a_number_with_other_content_stops_and_is_never_overwritten(other: Seen)
     assert state.request.code == protocol.CONFLICT
 
 
-def test_what_no_place_can_tell_stops_f39() -> None:
+def test_what_no_place_can_show_stops_f39() -> None:
     """The object is gone and its number is nowhere: it is not staged again under the same seal."""
     nowhere = after(protocol.Unknown(), *NOWHERE)
     assert nowhere.request == protocol.Probe(FilePlace.FINAL, 8, FILES[1]), "a higher number would prove it"

@@ -94,7 +94,7 @@ def codes(findings: Sequence[DeepFinding]) -> list[str]:
     return [finding.code for finding in findings]
 
 
-def test_a_whole_table_gives_nothing() -> None:
+def test_a_complete_table_gives_nothing() -> None:
     """Also while newer numbers than K lie in the folder, in whatever order the files come, and when some are purged."""
     newer = content(6)._replace(number=7, digest="0" * 32)
     assert check_table(WHOLE, [*reversed(FILES), newer]) == []

@@ -13,7 +13,7 @@ import pytest
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.errors import TransientError
 from open_mirroring.fabric.api import FabricApi
 from open_mirroring.landing_zone import layout
@@ -51,7 +51,7 @@ def stopped_alone(made: HandPublished, code: str, *also: str) -> None:
     before = made.numbers()
     finding = made.look()[ORDERS]
     assert finding.code == code and set(also) <= set(finding.evidence["also"])  # type: ignore[call-overload]
-    assert finding.way_out == next_step(code)
+    assert finding.next_step == next_step_of(code)
     verdict = made.publish(orders=[90], customers=[90])
     assert list(verdict.stopped) == [ORDERS] and verdict.passing == (CUSTOMERS,)
     assert made.numbers() == before
@@ -127,7 +127,7 @@ def test_a_number_that_somebody_else_takes_while_we_stage_is_a_conflict_i_8(made
     assert made.table().stop_code == "CONFLICT" and made.path(3).read_bytes() == theirs
     made.while_staging = lambda: None
     finding = made.look()[ORDERS]
-    assert finding.code == "CONFLICT" and finding.way_out == next_step("CONFLICT")
+    assert finding.code == "CONFLICT" and finding.next_step == next_step_of("CONFLICT")
     assert made.publish(customers=[3]).passing == (CUSTOMERS,)
 
 
@@ -156,7 +156,7 @@ def test_an_exchanged_file_stops_i_8(made: HandPublished) -> None:
     assert made.path(2).read_bytes() != content
 
 
-def test_a_folder_that_was_deleted_is_not_made_anew_i_12(made: HandPublished) -> None:
+def test_a_folder_that_was_deleted_is_not_made_again_i_12(made: HandPublished) -> None:
     """I12, F-71: the target dropped the table; numbers from here on would be increments to nothing."""
     folder = made.path(1).parent
     shutil.rmtree(folder)
@@ -186,7 +186,7 @@ def test_a_ledger_from_an_old_backup_gives_no_number_twice_i_7(made: HandPublish
     _copy(made, backup, ledger)
     verdict = made.publish(customers=[3])
     assert verdict.stopped[ORDERS].startswith("LEDGER_BEHIND") and verdict.passing == (CUSTOMERS,)
-    assert "restore the newest ledger" in made.look()[ORDERS].way_out
+    assert "restore the newest ledger" in made.look()[ORDERS].next_step
     assert made.path(3).read_bytes() == content and made.numbers() == [1, 2, 3]
     _copy(made, newest, ledger)
     assert made.codes()[ORDERS] == "OK"
@@ -260,7 +260,7 @@ def test_with_two_ledgers_the_second_stops_before_it_changes_anything_i_23(deplo
     verdict = second.publish(orders=[7], customers=[7])
     assert verdict.passing == () and set(verdict.stopped) == {ORDERS, CUSTOMERS}
     assert verdict.stopped[ORDERS].startswith("LEDGER_LOST"), "or that of another deployment: nothing tells which"
-    assert "one ledger" in second.look()[ORDERS].way_out
+    assert "one ledger" in second.look()[ORDERS].next_step
     assert sorted(first.store.list("")) == before
     assert first.publish(orders=[2]).passing == (CUSTOMERS, ORDERS)
     assert first.numbers() == [1, 2]

@@ -91,7 +91,7 @@ def test_a_stop_counts_when_a_second_look_agrees(looked: Looked) -> None:
     assert calls["list"] in (1, 2)
 
 
-def test_a_listing_of_the_zone_is_told_apart_by_table_f_36(tmp_path: Path) -> None:
+def test_a_listing_of_the_zone_is_distinguished_by_table_f_36(tmp_path: Path) -> None:
     """Processed folders in either place; tables with and without schema; nothing of others (F-03, F-05)."""
     store = LocalStore(tmp_path)
     mine = {

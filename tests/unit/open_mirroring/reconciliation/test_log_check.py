@@ -74,7 +74,7 @@ def found(findings: Sequence[DeepFinding]) -> list[tuple[str | None, str]]:
     return [(finding.table, finding.code) for finding in findings]
 
 
-def test_a_whole_log_gives_nothing() -> None:
+def test_a_complete_log_gives_nothing() -> None:
     """Also with a batch under way, a batch without rows, and an epoch of its own."""
     assert check_log(RECORD, LOG) == []
     assert check_log(LogRecord(0, 0, {}, {ORDERS: []}, {}), LogState()) == []
@@ -200,7 +200,7 @@ def test_a_ledger_that_contradicts_itself_or_the_log(
     ],
 )
 def test_files_that_were_never_sealed_or_are_gone(files: Callable[[dict[str, LogFile]], Any], text: str) -> None:
-    """Publishing reads sealed files by name: a rewritten log is told although its rows may be the same."""
+    """Publishing reads sealed files by name: a rewritten log is reported although its rows may be the same."""
     changed = dict(FILES)
     files(changed)
     (finding,) = check_log(RECORD, log(files=changed))

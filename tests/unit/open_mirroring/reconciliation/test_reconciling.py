@@ -312,9 +312,9 @@ def test_the_targets_health_counts(state: TargetState, verdict: Verdict, code: s
     finding = reconcile(but(facts(1, item(1, F)), target=TargetStatus(state, "because\n")))
     assert (finding.verdict, finding.code) == (verdict, code)
     assert code == "OK" or "'because\\n'" in finding.what
-    told = finding.evidence["target"]
-    assert isinstance(told, dict)
-    assert (told["state"], told["said"]) == (state.value, "'because\\n'"), "which evidence was used is recorded"
+    story = finding.evidence["target"]
+    assert isinstance(story, dict)
+    assert (story["state"], story["said"]) == (state.value, "'because\\n'"), "which evidence was used is recorded"
 
 
 @pytest.mark.parametrize(("before", "now", "stops"), [(0, 0, False), (9, 9, False), (9, None, False), (9, 8, True)])
@@ -370,11 +370,11 @@ def test_a_load_ahead_of_its_stream_holds_g84() -> None:
     assert reconcile(but(ahead, load_state="pending")).code == "LOAD_PENDING"
 
 
-def test_every_code_has_a_way_out() -> None:
-    assert reconcile(facts()).way_out == ""
+def test_every_code_has_a_next_step() -> None:
+    assert reconcile(facts()).next_step == ""
     for code in CODES:
-        assert reconcile(but(facts(), row=replace(facts().row, stop=code))).way_out == CODES[code].next_step
-    assert reconcile(but(facts(), row=replace(facts().row, stop="SCHEMA_CHANGED"))).way_out
+        assert reconcile(but(facts(), row=replace(facts().row, stop=code))).next_step == CODES[code].next_step
+    assert reconcile(but(facts(), row=replace(facts().row, stop="SCHEMA_CHANGED"))).next_step
 
 
 # --- properties -----------------------------------------------------------------------------------------------

@@ -127,10 +127,10 @@ def test_one_look_is_two_calls_for_all_tables_and_pages_are_followed_r_04(
     lake.faults.reset_calls()
     found = made.look()
     assert lake.faults.calls() == {"list": 1, "status": 3}
-    told = found[CUSTOMERS].evidence["target"]
-    assert isinstance(told, dict)
-    assert told["state"] == "running" and told["said"] == "'database Running; table Replicating'"
-    assert told["processed_rows"] == 1
+    story = found[CUSTOMERS].evidence["target"]
+    assert isinstance(story, dict)
+    assert story["state"] == "running" and story["said"] == "'database Running; table Replicating'"
+    assert story["processed_rows"] == 1
     assert made.files()[0].rows == 1
 
 
@@ -158,7 +158,9 @@ def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, la
     assert verdict.passing == (CUSTOMERS,)
     finding = made.look()[ORDERS]
     assert finding.verdict is Verdict.STOP and "TARGET_FAILED" in str(finding.evidence["also"])
-    assert verdict.stopped[ORDERS].startswith("CONTENT_CHANGED"), "what we see ourselves goes before what we are told"
+    assert verdict.stopped[ORDERS].startswith("CONTENT_CHANGED"), (
+        "what we see ourselves goes before what we are reported"
+    )
     assert made.numbers() == [1] and made.numbers(CUSTOMERS) == [1, 2]
 
 
@@ -178,7 +180,7 @@ def test_a_stopped_database_stops_and_is_never_started_by_us_r_07(made: HandPubl
     lake.service.stop()
     verdict = made.publish(orders=[2])
     assert set(verdict.stopped) == {ORDERS, CUSTOMERS} and verdict.stopped[ORDERS].startswith("TARGET_FAILED")
-    assert "Never restart the target's database" in made.look()[ORDERS].way_out
+    assert "Never restart the target's database" in made.look()[ORDERS].next_step
     assert lake.service.database_status() == "Stopped" and made.numbers() == [1]
 
 
@@ -215,7 +217,7 @@ def test_status_calls_that_do_not_answer_hold_and_recover_r_02(
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(3600, 1), (0, 4)])
-def test_who_is_told_to_wait_does_not_look_again_r_04(lake: EmulatorServer, seconds: float, calls: int) -> None:
+def test_who_is_reported_to_wait_does_not_look_again_r_04(lake: EmulatorServer, seconds: float, calls: int) -> None:
     """R-04: a short wait is waited for within a call, as often as it may be repeated; a long one is no answer."""
     lake.faults.add(Fault("throttled", "status", times=None, seconds=seconds))
     lake.faults.reset_calls()
@@ -255,7 +257,7 @@ def test_an_unknown_word_is_asked_about_once_more_r_02(
 
 
 @pytest.mark.parametrize("kind", ["forbidden", "token_expired"])
-def test_a_login_that_may_not_ask_holds_and_is_told_the_way_out_r_03_r_08(
+def test_a_login_that_may_not_ask_holds_and_is_reported_the_next_step_r_03_r_08(
     kind: Kind, made: HandPublished, lake: EmulatorServer
 ) -> None:
     """R-03, R-08, 6.2 row 17: nothing is guessed of the target, no other part of the run fails over it."""
@@ -267,7 +269,7 @@ def test_a_login_that_may_not_ask_holds_and_is_told_the_way_out_r_03_r_08(
     assert verdict.held[ORDERS].startswith("STATUS_REFUSED") and "ACCESS_DENIED" in verdict.held[ORDERS]
     assert lake.faults.calls()["status"] == {"forbidden": 1, "token_expired": 2}[kind], "it is not asked for ever"
     finding = made.look()[ORDERS]
-    assert "status 40" in str(finding.evidence["target"]) and "Contributor" in finding.way_out
+    assert "status 40" in str(finding.evidence["target"]) and "Contributor" in finding.next_step
     lake.faults.clear()
     assert made.publish().passing == (CUSTOMERS, ORDERS)
     assert made.numbers() == [1, 2]
@@ -332,7 +334,7 @@ def test_purging_and_the_last_file_raise_no_alarm_f_35_f_36(made: HandPublished,
     assert made.numbers() == [3, 4] and made.codes()[ORDERS] == "OK"
 
 
-def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
+def test_a_restart_of_the_database_is_seen_and_only_a_reset_fixes_it_f_76(
     made: HandPublished, lake: EmulatorServer
 ) -> None:
     """F-76, R-07: stopped it is a stop; started from scratch it lacks what was purged, which no listing shows."""
@@ -348,7 +350,7 @@ def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
     lake.poll()
     finding = made.look()[ORDERS]
     assert (finding.verdict, finding.code) == (Verdict.STOP, "TARGET_RESTARTED")
-    assert "0 rows" in finding.what and "3" in finding.what and "reload-table" in finding.way_out
+    assert "0 rows" in finding.what and "3" in finding.what and "reload-table" in finding.next_step
     assert ORDERS in made.publish(orders=[4]).stopped and made.numbers() == [3]
     assert made.codes()[ORDERS] == "TARGET_RESTARTED", "it is remembered, however often somebody looks"
     cleared = resume_table(made.ledger, "shop", ORDERS, Reason("Ada", "the rows are there"))

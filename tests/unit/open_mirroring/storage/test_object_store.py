@@ -102,13 +102,13 @@ def test_an_object_is_read_like_a_file(kind: str, storage_servers) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_refusal_says_what_and_where_and_how_to_mend_it(kind: str, storage_servers) -> None:
+def test_a_refusal_says_what_and_where_and_how_to_fix_it(kind: str, storage_servers) -> None:
     """S-05: no container, a wrong key, nobody there; no secret in any text."""
     storage: Storage = storage_servers.new(kind)
     other = storage._replace(address=storage.address.replace("changes", "nowhere"))
     for ask in (lambda p: list(p.store.objects("")), lambda p: p.read_bytes(), lambda p: p.store.create("a", b"")):
         error = refusal(ask, other.place("x"), TerminalError)
-        assert error.code == "PLACE_MISSING" and "nowhere" in error.where and error.way_out
+        assert error.code == "PLACE_MISSING" and "nowhere" in error.where and error.next_step
     if kind == "azure":  # the stand-in for S3 lets everybody in
         wrong = base64.b64encode(b"wrong").decode()
         for ask in (lambda p: list(p.store.objects("")), lambda p: p.stat()):
@@ -127,7 +127,7 @@ def test_who_does_not_answer_is_asked_again_later(monkeypatch: pytest.MonkeyPatc
     assert error.code == "UNREACHABLE" and "secret-key" not in str(error)
 
 
-def test_a_login_that_is_refused_is_told_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_that_is_refused_is_reported_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """S-04: what Entra ID says comes through the store as our own error."""
 
     def refuse(self: Any) -> str:
@@ -227,7 +227,7 @@ def test_much_is_read_in_pieces_of_one_object(kind: str, storage_servers, monkey
         store.read_range(place.key, 10_000, 10_001)
 
 
-def test_a_machine_without_a_login_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_login_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """S-05: a connection that leaves the login to the machine, where there is none."""
     monkeypatch.setattr("open_mirroring.storage.object_store._RETRIES", {"max_retries": 1})
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
@@ -273,7 +273,7 @@ def test_a_signature_and_a_connection_string_open_the_storage(storage_servers) -
             assert error.code == "ACCESS_DENIED" and "sig=" not in str(error)
 
 
-def test_a_signature_that_ended_is_told_by_its_end(storage_servers) -> None:
+def test_a_signature_that_ended_is_reported_by_its_end(storage_servers) -> None:
     """S-05: a service says the same of it as of a wrong one."""
     storage: Storage = storage_servers.new("azure")
     given = json.loads(storage.connection)
@@ -288,7 +288,7 @@ def test_a_signature_that_ended_is_told_by_its_end(storage_servers) -> None:
     assert "sig=" not in str(error) and sas not in str(error)
 
 
-def test_a_token_is_asked_for_anew_while_a_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_asked_for_again_while_a_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """S-04: each request carries the token that holds then."""
     tokens, sent = iter(["first", "second", "third"]), list[str]()
     monkeypatch.setattr("open_mirroring.remote.entra.TokenSource.token", lambda self: next(tokens))
@@ -317,8 +317,8 @@ def test_a_token_is_asked_for_anew_while_a_job_runs(monkeypatch: pytest.MonkeyPa
     assert sent == ["Bearer first", "Bearer second"]
 
 
-@pytest.mark.parametrize(("code", "told"), [("AccessDenied", "ACCESS_DENIED"), ("InternalError", "UNREACHABLE")])
-def test_a_key_that_must_not_be_deleted_is_told_as_denied(code: str, told: str) -> None:
+@pytest.mark.parametrize(("code", "story"), [("AccessDenied", "ACCESS_DENIED"), ("InternalError", "UNREACHABLE")])
+def test_a_key_that_must_not_be_deleted_is_reported_as_denied(code: str, story: str) -> None:
     """S-05: S3 answers a request to delete with 200, and says of each key what became of it."""
     answer = f"<DeleteResult><Error><Key>x</Key><Code>{code}</Code><Message>No</Message></Error></DeleteResult>"
 
@@ -340,4 +340,4 @@ def test_a_key_that_must_not_be_deleted_is_told_as_denied(code: str, told: str) 
         with pytest.raises(MirroringError) as caught:
             place.store.delete("x")
         server.shutdown()
-    assert caught.value.code == told and code in caught.value.what
+    assert caught.value.code == story and code in caught.value.what

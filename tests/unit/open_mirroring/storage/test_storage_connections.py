@@ -92,7 +92,7 @@ def test_another_address_is_refused_and_not_repeated(text: str) -> None:
     """S-01: a scheme, host, part or query that is none; the error may be read by anybody."""
     with pytest.raises(TerminalError) as caught:
         parse_address(text)
-    assert caught.value.code == "CONFIG_INVALID" and caught.value.way_out
+    assert caught.value.code == "CONFIG_INVALID" and caught.value.next_step
     assert "hidden" not in str(caught.value)
 
 

@@ -16,14 +16,14 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.dead_letters import mark_healed
 from open_mirroring.ledger.decisions import accept_table, resume_table
 from open_mirroring.ledger.declaring import JoinedTable, Joining, TableDeclaration, declare, join
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.letters import mark_healed
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.target_limits import MOST_TABLES
 from open_mirroring.reconciliation.inspection import declaration
-from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring.reconciliation.joined_tables import declare_joined
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.joining import fitting, joining, refusals
 
@@ -102,11 +102,11 @@ def test_a_table_has_what_its_pattern_says_g70() -> None:
         ({"key_is_unique": True}, "CONFIG_INVALID", "'key_is_unique'"),
     ],
 )
-def test_a_mistake_in_a_pattern_is_told_with_its_line_g72(pattern: dict[str, Any], code: str, says: str) -> None:
+def test_a_mistake_in_a_pattern_is_reported_with_its_line_g72(pattern: dict[str, Any], code: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         mirror(ORDERS, {"source": "sales.*", **pattern})
     (problem,) = caught.value.problems
-    assert problem.code == code and says in problem.what and problem.way_out
+    assert problem.code == code and says in problem.what and problem.next_step
     assert problem.path.startswith("tables[1]") and problem.line > 11
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_join_is_refused_by_name_g72(tables: list[AnnouncedTable], s
     with pytest.raises(TerminalError) as caught:
         joining(found, tables)
     assert caught.value.code == "CONFIG_INVALID"
-    assert says in caught.value.what and "exclude" in caught.value.way_out
+    assert says in caught.value.what and "exclude" in caught.value.next_step
     ((pattern, why),) = refusals(found, tables)
     assert pattern.source == "*.*" and why == caught.value.what
 
@@ -157,7 +157,7 @@ def test_tables_join_once_all_of_them_with_their_stop_g71(tmp_path: Path) -> Non
     ]
     assert len(join(ledger, "test", tables)) == 300
     assert join(ledger, "test", tables) == []
-    take_in_joined(found, ledger)
+    declare_joined(found, ledger)
     states = LedgerReader(ledger, "test").tables()
     assert {table.source for table in found.tables} == states.keys()
     assert {state.stop_code for state in states.values()} == {"NEW_TABLE"}
@@ -183,7 +183,7 @@ def test_a_stop_that_takes_the_place_of_the_question_does_not_answer_it_g71(tmp_
     ExtractLedger(ledger, "test", {"s.t": ("ID",)}).stop_table("s.t", "KEY_UNKNOWN", "no ID")
     assert stop_of(ledger)[0] == "KEY_UNKNOWN"
     declare(ledger, "test", [declared._replace(keys=("id",))])
-    assert stop_of(ledger)[0] == "KEY_MENDED"
+    assert stop_of(ledger)[0] == "KEY_CORRECTED"
     with ledger.begin() as db:
         mark_healed(db, "test", ["s.t"])
     assert stop_of(ledger) == ("NEW_TABLE", "a question")

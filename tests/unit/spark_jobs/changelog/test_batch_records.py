@@ -59,7 +59,7 @@ def test_a_record_is_on_the_disk_when_it_is_written_g_80(tmp_path: Path, monkeyp
     assert done[:-3] == ["sync folder"] * 2, "and so are the folders that it made"
 
 
-def test_a_damaged_record_is_told_g_80(tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_g_80(tmp_path: Path) -> None:
     """G-80: what cannot be read is not taken for what is not there."""
     write_record(tmp_path, 1, "[]", "{}")
     (path,) = (tmp_path / RECORDS).rglob("*.json")
@@ -121,8 +121,8 @@ def test_tables_that_joined_by_a_pattern_have_to_be_written_out_g_80(
     """G-80, G-70: only the lost ledger knew by which key such a table is mirrored."""
     file = mirror_with_log(tmp_path, [{"source": "sales.*"}], "sales.orders")
     assert main(["rebuild-ledger", str(file)]) == Exit.TERMINAL
-    told = capsys.readouterr().err
-    assert "COMMAND_REFUSED" in told and "'sales.orders'" in told and "write them out" in told
+    story = capsys.readouterr().err
+    assert "COMMAND_REFUSED" in story and "'sales.orders'" in story and "write them out" in story
     assert not (tmp_path / "ledger.db").exists()
 
 
@@ -142,9 +142,9 @@ def test_a_table_that_is_still_at_the_target_is_not_taken_for_a_dropped_one_g_80
         rows = pa.table({"id": [1], "__rowMarker__": [4]}, schema=columns)
         path = zone / "dbo.schema/gone" / layout.file_name(1)
         write_data_file(path, rows, columns, Footer(of, "id", 1, 1, 0, 1, "changes"))
-    code, told = main(["rebuild-ledger", str(file)]), capsys.readouterr()
+    code, story = main(["rebuild-ledger", str(file)]), capsys.readouterr()
     if not is_refused:
-        assert code == Exit.DONE and "nothing was changed" in told.out, told
+        assert code == Exit.DONE and "nothing was changed" in story.out, story
         return
-    assert code == Exit.TERMINAL and "COMMAND_REFUSED" in told.err, told
-    assert "['dbo.schema/gone']" in told.err and "drop-table" in told.err
+    assert code == Exit.TERMINAL and "COMMAND_REFUSED" in story.err, story
+    assert "['dbo.schema/gone']" in story.err and "drop-table" in story.err

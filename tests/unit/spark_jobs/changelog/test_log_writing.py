@@ -25,9 +25,9 @@ def test_pieces_of_one_event_have_its_place_and_messages_that_wait_together_have
     assert found.fragments == {"event": ("1", "5:1:1", [file]), "schema": ("", "", [file])}
 
 
-def test_what_the_log_s_library_draws_is_told_in_one_line_s26(tmp_path: Path) -> None:
+def test_what_the_log_s_library_draws_is_reported_in_one_line_s26(tmp_path: Path) -> None:
     """It draws causes in lines and colours."""
     drawn = DeltaError("it failed\n  \x1b[31m↳\x1b[0m No space left on device")
-    told = log_error(tmp_path, "it did not take batch 2", drawn)
-    assert told.what == "the change log: it did not take batch 2: it failed ↳ No space left on device"
-    assert (told.code, log_error(tmp_path, "x", DeltaError("else")).code) == ("DISK_FULL", "CHANGED_MEANWHILE")
+    story = log_error(tmp_path, "it did not take batch 2", drawn)
+    assert story.what == "the change log: it did not take batch 2: it failed ↳ No space left on device"
+    assert (story.code, log_error(tmp_path, "x", DeltaError("else")).code) == ("DISK_FULL", "CHANGED_MEANWHILE")

@@ -83,7 +83,7 @@ def test_what_differs_and_stops_nothing_is_a_warning_g51(mirror: Path, capsys: p
         ({"include": ["id", "x*"]}, ["NOT_SEEN tables[0].columns"]),
     ],
 )
-def test_columns_that_stand_for_none_of_the_source_are_told_g67_g73(
+def test_columns_that_stand_for_none_of_the_source_are_reported_g67_g73(
     columns: Any, found: list[str], mirror: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = [{**SOUND, "columns": columns}]
@@ -99,7 +99,7 @@ def test_columns_that_stand_for_none_of_the_source_are_told_g67_g73(
         ([], ["name", "nmae", "x*"], ["NOT_SEEN hash.columns", "NOT_SEEN hash.columns"]),
     ],
 )
-def test_what_is_to_be_hashed_and_stands_for_no_column_is_told_g73_g121(
+def test_what_is_to_be_hashed_and_stands_for_no_column_is_reported_g73_g121(
     table: list[str],
     everywhere: list[str],
     found: list[str],
@@ -115,7 +115,7 @@ def test_what_is_to_be_hashed_and_stands_for_no_column_is_told_g73_g121(
 
 
 @pytest.mark.parametrize(
-    ("table", "told", "found"),
+    ("table", "story", "found"),
     [
         ({"key": ["ID"]}, {}, "NOT_SEEN tables[0].key"),
         ({"source": "DBO.orders"}, {}, "TABLE_NAME_DIFFERS tables[0].source"),
@@ -123,9 +123,9 @@ def test_what_is_to_be_hashed_and_stands_for_no_column_is_told_g73_g121(
     ],
 )
 def test_what_would_stop_the_table_is_a_mistake_g51(
-    table: dict[str, Any], told: dict[str, Any], found: str, mirror: Path, capsys: pytest.CaptureFixture[str]
+    table: dict[str, Any], story: dict[str, Any], found: str, mirror: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, lines = checked(mirror, capsys, event(pkkey=KEY, **told), tables=[{**SOUND, **table}])
+    code, lines = checked(mirror, capsys, event(pkkey=KEY, **story), tables=[{**SOUND, **table}])
     assert code == Exit.USAGE and found in lines
 
 

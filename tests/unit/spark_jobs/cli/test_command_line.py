@@ -130,7 +130,7 @@ def test_check_of_a_folder_finds_mirrors_that_get_in_each_others_way(
 # --- doctor -----------------------------------------------------------------------------------------------------
 
 
-def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
+def test_the_doctor_shows_the_next_step_of_whatever_is_wrong(
     made: HandMadeMirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def examined() -> dict[str, dict[str, Any]]:
@@ -162,7 +162,7 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     assert Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
 
 
-def test_a_check_tells_a_ledger_that_is_damaged(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_shows_a_ledger_that_is_damaged(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
     """Its header is sound, so that SQLite opens it."""
     made.ledger.dispose()
     with Path(made.ledger.url.database or "").open("r+b") as file:
@@ -174,13 +174,13 @@ def test_a_check_tells_a_ledger_that_is_damaged(made: HandMadeMirror, capsys: py
 
 
 @pytest.mark.parametrize("other", ["4.99.1", "4.0.5"])
-def test_the_doctor_tells_two_versions_of_spark_and_the_command_that_makes_them_one(
+def test_the_doctor_shows_two_versions_of_spark_and_the_command_that_makes_them_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: str
 ) -> None:
     """Registries have versions of pyspark that no client belongs to, and a plain installation brings both."""
-    told = tmp_path / f"pyspark-{other}.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pyspark\nVersion: {other}\n", encoding="utf-8")
+    story = tmp_path / f"pyspark-{other}.dist-info"
+    story.mkdir()
+    (story / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pyspark\nVersion: {other}\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     ran = Ran(capsys, "doctor")
     client = version("pyspark-client")
@@ -188,7 +188,7 @@ def test_the_doctor_tells_two_versions_of_spark_and_the_command_that_makes_them_
     assert f"--no-deps 'pyspark=={client}' 'pyspark-client=={client}'" in ran.out
 
 
-def test_the_doctor_tells_how_near_the_last_day_is_to_what_the_target_takes_f_91(
+def test_the_doctor_shows_how_near_the_last_day_is_to_what_the_target_takes_f_91(
     made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Files of a day ago do not count, those of a generation that ended do."""
@@ -208,7 +208,7 @@ def test_the_doctor_tells_how_near_the_last_day_is_to_what_the_target_takes_f_91
     assert published(1, 1, 9 * 10**12, hours_ago=25)["sound"]
     assert published(2, 1, 5 * 10**11, hours_ago=23)["sound"]
     full = published(1, 2, 4 * 10**11, hours_ago=1)
-    assert not full["sound"] and "takes on one day" in full["found"] and "divide the tables" in full["way_out"]
+    assert not full["sound"] and "takes on one day" in full["found"] and "divide the tables" in full["next_step"]
 
 
 # --- status -----------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_a_command_is_run_again_and_again(
         if len(slept) == 3:
             raise KeyboardInterrupt
 
-    # Only the command's own clock: other threads of the session sleep, too, and what they are told ends no watch.
+    # Only the command's own clock: other threads of the session sleep, too, and what they are reported ends no watch.
     monkeypatch.setattr(command_line, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     ran = Ran(capsys, "status", made.file, "--watch", "2m")
     assert ran.code == 130 and len(slept) == 3 and all(100 < length <= 120 for length in slept)
@@ -503,7 +503,7 @@ def not_a_database() -> sqlite3.Error:
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad. Next step: mend it"),
+        (TerminalError("BAD", "it is bad", next_step="mend it"), Exit.TERMINAL, "BAD: it is bad. Next step: mend it"),
         (TransientError("LATER", "not now"), Exit.TRANSIENT, "LATER: not now"),
         (OperationalError("SELECT secret", {}, Exception("gone")), Exit.TRANSIENT, "UNREACHABLE"),
         (DatabaseError("SELECT secret", {}, not_a_database()), Exit.TERMINAL, "LEDGER_DAMAGED"),
@@ -525,7 +525,7 @@ def test_an_error_is_one_text_and_its_exit_code(
             main(["schema", "--debug"])
 
 
-def test_a_command_without_spark_tells_its_errors_where_none_is_installed() -> None:
+def test_a_command_without_spark_shows_its_errors_where_none_is_installed() -> None:
     """Without the extra [spark] there is neither pyspark nor py4j."""
     program = """
 import sys

@@ -66,7 +66,7 @@ def test_yaml_reads_back_every_name_as_it_was(text: str) -> None:
     assert yaml.safe_load(written) == {"a": text, "b": [text, "x"], "c": {text: text}}
 
 
-def test_tables_keys_and_types_are_those_that_events_tell(home: Path) -> None:
+def test_tables_keys_and_types_are_those_that_events_show(home: Path) -> None:
     """G-50, C-45, C-62: JSON and Avro, a key in its own order, the union of column lists."""
     deliver(
         home,
@@ -81,8 +81,8 @@ def test_tables_keys_and_types_are_those_that_events_tell(home: Path) -> None:
         ("dbo.orders", "dbo/orders", ("name", "id")),
     ]
     assert "id int, name nvarchar(50), price decimal(8,2)" in file.read_text()
-    told = CesFormat().announced([RawMessage("f", 0, avro_event(pkkey={"id": "7"}))])
-    assert [(one.table, one.key) for one in told] == [("orders", ("id",))]
+    story = CesFormat().announced([RawMessage("f", 0, avro_event(pkkey={"id": "7"}))])
+    assert [(one.table, one.key) for one in story] == [("orders", ("id",))]
 
 
 def test_what_the_source_leaves_open_waits_as_a_comment(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_what_the_source_leaves_open_waits_as_a_comment(home: Path, capsys: pyte
     assert begun(home, "--add").read_text() == text, "a comment of an earlier run is not written again"
 
 
-def test_names_with_periods_brackets_and_line_ends_are_spelled_or_told(home: Path) -> None:
+def test_names_with_periods_brackets_and_line_ends_are_spelled_or_reported(home: Path) -> None:
     """G-50, F-02: nothing in a name can end a comment or a value."""
     key = {"id": "7"}
     deliver(
@@ -146,7 +146,7 @@ def with_a_gap(message: bytes) -> bytes:
     return json.dumps({**whole, "data": json.dumps(data)}).encode()
 
 
-def test_warnings_tell_how_the_stream_is_set_up(home: Path) -> None:
+def test_warnings_show_how_the_stream_is_set_up(home: Path) -> None:
     """G-50, C-44, C-71, C-12: old values off, changed columns only, two databases."""
     key, row, two = {"id": "7"}, {"id": "7", "b": "2", "c": "3"}, [("id", "int"), ("b", "int")]
     deliver(
@@ -176,8 +176,8 @@ def announced(form: QlikMessageFormat | DebeziumFormat, *bodies: bytes, key: byt
     return [(one.table, one.key, [c.type for c in one.columns], len(one.notes)) for one in found]
 
 
-def test_metadata_messages_and_writer_schemas_tell_tables() -> None:
-    """G-50, K-12, K-14, K-70: the key by its positions; a schema alone tells none; types without a place are told."""
+def test_metadata_messages_and_writer_schemas_show_tables() -> None:
+    """G-50, K-12, K-14, K-70: the key by its positions; a schema alone shows none; types without place are reported."""
     form = QlikMessageFormat()
     types = ["int", "varchar(100)", "decimal(8,2)", "varchar(max)"]
     assert announced(form, md()) == [("orders", ("id",), types, 0)]
@@ -191,7 +191,7 @@ def test_metadata_messages_and_writer_schemas_tell_tables() -> None:
     assert [one[3] for one in announced(form, md(), dt("UPDATE", changeMask=None))] == [1, 0]
 
 
-def test_debezium_tells_the_key_by_the_messages_key() -> None:
+def test_debezium_shows_the_key_by_the_messages_key() -> None:
     """G-50: without it nothing tells the key."""
     line = debezium_event("c", None, [1, "Ada", 0], 9)
     types = ["bigint", "nvarchar(max)", "datetime2(6)"]
@@ -200,7 +200,7 @@ def test_debezium_tells_the_key_by_the_messages_key() -> None:
     assert announced(DebeziumFormat(), line)[0][1] is None
 
 
-def test_metadata_files_tell_keys_and_full_loads(home: Path) -> None:
+def test_metadata_files_show_keys_and_full_loads(home: Path) -> None:
     """G-50, T-40, T-41: from the change table's own metadata, else from the full load's; with neither it waits."""
     put(home / "source", b"x", dfm(columns=COLUMNS))
     file = home / "mirrors" / "shop.yaml"
@@ -327,7 +327,7 @@ def test_what_cannot_be_begun_is_refused_and_nothing_is_written(
     assert code in capsys.readouterr().err and not file.parent.exists()
 
 
-def test_a_file_that_has_tables_is_added_to_only_when_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_has_tables_is_added_to_only_when_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deliver(home, event(pkkey={"id": "7"}))
     file = begun(home)
     text = file.read_text()
@@ -372,7 +372,7 @@ def test_first_rows_come_from_an_export_by_the_tables_names(home: Path) -> None:
 def test_a_name_that_looks_like_a_secret_is_neither_written_nor_shown(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """I30: and it is told that something was left out."""
+    """I30: and it is reported that something was left out."""
     key = {"id": "7"}
     deliver(home, event(pkkey=key), event(pkkey=key, tbl="x AccountKey=abcdefghijklmnop1234=="))
     file = begun(home)

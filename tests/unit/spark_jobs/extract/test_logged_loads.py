@@ -111,8 +111,8 @@ def test_loaded_rows_do_not_wait_for_the_partitions_to_show_a_commit(made: HandM
     made.accept(ORDERS, GUID, 0)
     made.commit(1, {ORDERS: (1, "0001:01:1")})
     states = {ORDERS: made.table(ORDERS)}
-    assert next_changes(made.reader, states, 1, whole_transactions=True) == {}
+    assert next_changes(made.reader, states, 1, complete_transactions=True) == {}
     made.commit(2, {ORDERS: (3, BASE_POSITION)}, epoch=load_epoch(1))
-    (work,) = next_changes(made.reader, states, 2, whole_transactions=True).values()
+    (work,) = next_changes(made.reader, states, 2, complete_transactions=True).values()
     assert (work.batch_to, work.position_from, work.position_to) == (2, "", LOADED)
     assert position_order(LOAD_ORDINAL, BASE_POSITION) < LOADED < position_order(0, "0")

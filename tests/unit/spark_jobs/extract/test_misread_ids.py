@@ -22,7 +22,7 @@ def used(*bodies: bytes, schemas: Sequence[SourceSchema] = ELSEWHERE, **settings
     return [schema for schema in found if schema.document == USED]
 
 
-def test_an_id_that_another_topic_announced_is_noted_where_nothing_else_tells_the_table_k85() -> None:
+def test_an_id_that_another_topic_announced_is_noted_where_nothing_else_shows_the_table_k85() -> None:
     assert used(dt(), dt(number=2)) == NOTES
     assert used(avro_dt(), schemas=decode(avro_md(), topic="meta").schemas) == NOTES
     assert used(dt(), tables=[CARS]) == NOTES, "whose it is counts where nobody mirrors it, too: another may lack it"
@@ -33,7 +33,7 @@ def test_an_id_that_another_topic_announced_is_noted_where_nothing_else_tells_th
     assert decoder(schemas=ELSEWHERE).decode([bare]).schemas == [], "a file of bare lines tells no topic"
 
 
-def test_what_the_topic_announces_then_tells_whose_its_messages_were_k85() -> None:
+def test_what_the_topic_announces_then_shows_whose_its_messages_were_k85() -> None:
     own, other = decode(md()).schemas, decode(md(table="cars")).schemas
     assert misread(NOTES, own) == misread(NOTES, ELSEWHERE) == misread(own, other) == set()
     assert misread(NOTES, decode(md(table="cars"), topic="third").schemas) == set(), "an id is one of its topic"

@@ -27,7 +27,7 @@ def test_the_first_sender_of_a_table_is_kept_and_another_one_stops_it_c12_k71() 
     assert new_senders([], [(A, "shop"), (A, "test")])[1].keys() == {A}
 
 
-def test_two_tasks_side_by_side_are_told_from_one_that_took_the_place_of_another_k80() -> None:
+def test_two_tasks_side_by_side_are_reported_from_one_that_took_the_place_of_another_k80() -> None:
     """K-80: their positions have no common order; a task that was made anew sends the tables of the one before."""
 
     def sent(*senders: tuple[str, str]) -> list[SourceSchema]:
@@ -56,7 +56,9 @@ def test_no_stream_fills_the_ledger_with_senders() -> None:
         ({"server": "S", "task": 5}, set()),
     ],
 )
-def test_a_task_is_told_by_server_and_task_of_the_lineage_k71(lineage: dict[str, object], senders: set[object]) -> None:
+def test_a_task_is_reported_by_server_and_task_of_the_lineage_k71(
+    lineage: dict[str, object], senders: set[object]
+) -> None:
     named = {"schema": "dbo", "table": "orders", "tableVersion": 1, "timestamp": "", **lineage}
     assert set(senders_in(decode(md(lineage=named)).facts)) == senders
     assert not senders_in(decode(md(lineage=named), tables=[ORDERS._replace(source="dbo.cars")]).facts)

@@ -33,7 +33,7 @@ def test_blocks_and_messages_note_the_same_places_g_113(found: list[tuple[str, i
     assert READ_PLACES.of_mirror(by_blocks.facts()) == expected
 
 
-def test_what_each_numbering_tells_g_113() -> None:
+def test_what_each_numbering_shows_g_113() -> None:
     """G-113: a bound range is read whole; rising numbers tell their first and last; others nothing."""
     bound = PlacesRead()
     bound.begin(BoundRange("cdc/0", 5, 9), "bound")

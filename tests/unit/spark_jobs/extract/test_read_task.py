@@ -34,20 +34,20 @@ def row(kind: str, place: int, pos: str, table: str | None = "dbo.a", origin: st
     return LogRow(kind, origin, place, table, pos=pos, **more)  # type: ignore[arg-type]
 
 
-def test_the_last_row_of_a_load_and_the_first_change_are_told_for_each_partition_k18() -> None:
+def test_the_last_row_of_a_load_and_the_first_change_are_reported_for_each_partition_k18() -> None:
     summary = RowSummary(TABLES, QlikMessageFormat())
     summary.take([row(CHANGE, 3, LOADED), row(CHANGE, 9, CHANGED), row(CHANGE, 7, LOADED, origin="t/1")])
     summary.take([row(CHANGE, 5, LOADED), row(CHANGE, 8, CHANGED), row(CHANGE, 1, CHANGED, "dbo.log")])
     assert FULL_LOADS.of(summary.facts) == {"dbo.a": {"t/0": (5, 8), "t/1": (7, None)}, "dbo.log": {"t/0": (None, 1)}}
 
 
-def test_a_source_without_loads_of_its_own_tells_none() -> None:
+def test_a_source_without_loads_of_its_own_shows_none() -> None:
     summary = RowSummary(TABLES, CesFormat())
     summary.take([row(CHANGE, 3, LOADED)])
     assert FULL_LOADS.of(summary.facts) == {}
 
 
-def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
+def test_dead_letters_that_hide_a_table_or_its_key_are_reported() -> None:
     """A dead letter without table concerns the mirror, one without key its table; a table without key has none."""
     summary = RowSummary(TABLES, CesFormat())
     at = {"code": "KEY_INVALID", "reason": "no number"}
@@ -59,7 +59,7 @@ def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
     assert KEYLESS.of(summary.facts) == {"dbo.a": {"": ("KEY_INVALID", "no number", "t/0", 3)}}
 
 
-def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() -> None:
+def test_what_a_partition_has_shown_is_reported_of_rows_taken_as_a_table_too_c_34() -> None:
     """C-34, C-88: messages of blocks move the complete position as those of the exact decoder do."""
     shown = [(3, "t/0", "e"), (9, "t/0", "e"), (5, "t/0", "f"), (4, "t/1", "e")]
     rows = [
@@ -84,7 +84,7 @@ def counted(origin: str, place: int, sequence: int, counter: int, kind: str = CH
     return row(kind, place, position, origin=origin, epoch="1", op="U", key="[1]", cols="[]", row="{}")
 
 
-def test_only_the_beginning_of_a_transaction_tells_that_those_before_it_are_whole_k_80() -> None:
+def test_only_the_beginning_of_a_transaction_shows_that_those_before_it_are_complete_k_80() -> None:
     """K-80, K-18: a change in the middle, or a row of a full load, shows its partition and no more."""
     rows = [
         counted("t/0", 1, 0, 1),
@@ -96,12 +96,12 @@ def test_only_the_beginning_of_a_transaction_tells_that_those_before_it_are_whol
     exact, taken = (RowSummary(TABLES, QlikMessageFormat(partitions=3)) for _ in range(2))
     exact.take(rows)
     taken.take_table(log_table(rows, 1))
-    told = {"t/0": {"1": f"{5:016d}:{2:019d}{1:020d}"}, "t/1": {"1": ""}, "t/2": {"1": ""}}
-    assert SHOWN.of_mirror(taken.facts) == SHOWN.of_mirror(exact.facts) == told
+    story = {"t/0": {"1": f"{5:016d}:{2:019d}{1:020d}"}, "t/1": {"1": ""}, "t/2": {"1": ""}}
+    assert SHOWN.of_mirror(taken.facts) == SHOWN.of_mirror(exact.facts) == story
     assert UNCOUNTED.of(taken.facts) == UNCOUNTED.of(exact.facts) == {}
 
 
-def test_a_change_without_its_place_in_the_transaction_is_told_k_80() -> None:
+def test_a_change_without_its_place_in_the_transaction_is_reported_k_80() -> None:
     """K-80: nothing tells then where a transaction begins; in a mirror that holds none back it does not matter."""
     rows = [counted("t/0", 1, 0, 0), counted("t/0", 2, 5, 1), counted("t/0", 3, 5, 0), counted("t/0", 4, 5, 2)]
     for kept, found in ((0, {}), (1, {"": "t/0:3"})):

@@ -32,7 +32,7 @@ def test_all_that_is_logged_comes_over_a_table_that_its_task_keeps_t30() -> None
     assert over(is_kept=False, generation=2) == (9, "0009~", "")
 
 
-def test_a_table_that_stays_as_it_was_loaded_needs_the_whole_log_t30() -> None:
+def test_a_table_that_stays_as_it_was_loaded_needs_the_complete_log_t30() -> None:
     """It ended without what retention had dropped, or a reset left out, and each run said PASS."""
     for generation in (1, 2):
         with pytest.raises(TerminalError, match=r"STREAM_FROM_INVALID.*up to 0001:01:1.*reload the table"):

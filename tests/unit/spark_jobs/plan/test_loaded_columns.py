@@ -106,10 +106,10 @@ def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
     ],
 )
 def test_a_database_is_read_with_the_digits_of_the_changes_g114(own: str, streamed: str | None, spelled: str) -> None:
-    told = {} if streamed is None else {"c": streamed}
+    story = {} if streamed is None else {"c": streamed}
     text = LoadColumn("c", "string", own)
-    assert spelled_as_streamed([text], told)[0].sql_type == spelled
-    assert spelled_as_streamed([text._replace(type="timestamp")], told)[0].sql_type == own, "its value has no digits"
+    assert spelled_as_streamed([text], story)[0].sql_type == spelled
+    assert spelled_as_streamed([text._replace(type="timestamp")], story)[0].sql_type == own, "its value has no digits"
 
 
 def test_times_in_milliseconds_may_lack_digits_g114() -> None:
@@ -118,7 +118,7 @@ def test_times_in_milliseconds_may_lack_digits_g114() -> None:
     assert not may_lack_digits(landing_column("c", US, None), "datetime2(7)")
 
 
-def test_deletes_alone_tell_the_type_of_a_key_g114() -> None:
+def test_deletes_alone_show_the_type_of_a_key_g114() -> None:
     keys = {"id": loaded(pa.string(), shortest=2, key=True)}
     lists = {"gone": '[["id","char(5)",0]]', "kept": '[["id","varchar(5)",0]]'}
     rows = {name: pa.table({"op": ["D"], "cols": [text]}) for name, text in lists.items()}

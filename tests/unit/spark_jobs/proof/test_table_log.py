@@ -77,14 +77,14 @@ def test_what_is_not_as_the_log_says_is_refused(tmp_path: Path) -> None:
     """S-17: neither another number of rows nor a byte that changed is taken for the table's rows."""
     content = serialized({0: {0: [1, 5]}}, with_runs=False)
     file = kept(tmp_path, b"", content)
-    told = DeletionVector("u", TEXT, 0, len(content), 2)
-    assert told.positions(tmp_path).tolist() == [1, 5]
-    for other in (told._replace(rows=3), told._replace(size=len(content) - 1), told._replace(storage="p")):
+    story = DeletionVector("u", TEXT, 0, len(content), 2)
+    assert story.positions(tmp_path).tolist() == [1, 5]
+    for other in (story._replace(rows=3), story._replace(size=len(content) - 1), story._replace(storage="p")):
         with pytest.raises(ValueError):
             other.positions(tmp_path)
     file.write_bytes(file.read_bytes().replace(b"\x05", b"\x06"))
     with pytest.raises(ValueError, match="checksum"):
-        told.positions(tmp_path)
+        story.positions(tmp_path)
     file.unlink()
     with pytest.raises(OSError):
-        told.positions(tmp_path)
+        story.positions(tmp_path)

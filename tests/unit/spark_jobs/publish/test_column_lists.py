@@ -70,16 +70,16 @@ def test_events_that_may_carry_only_what_changed_are_refused_with_the_setting_to
     assert "['name']" in found.what and "@include_all_columns = 1" in found.what
 
 
-def test_the_first_events_of_a_table_cannot_pass_for_whole_rows_c44_g04(made: HandMadeMirror) -> None:
+def test_the_first_events_of_a_table_cannot_pass_for_complete_rows_c44_g04(made: HandMadeMirror) -> None:
     """Nothing else is known yet, but the places in the table have a gap."""
     assert getattr(prepared(made, ([ALL[0], ALL[2]], False)), "code", "") == "PARTIAL_ROWS"
 
 
 @pytest.mark.parametrize(("whole", "settings"), [(False, {"full_rows": True}), (True, {})])
-def test_whole_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
+def test_complete_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
     made: HandMadeMirror, whole: bool, settings: dict[str, Any]
 ) -> None:
-    """G-60: DDL sends no event; whether a row is whole is told by the mirror file, or proved by a row."""
+    """G-60: DDL sends no event; whether a row is whole is reported by the mirror file, or proved by a row."""
     found = prepared(made, (ALL, True), (ALL[:2], whole), **settings)
     assert columns_of(found) == ["order_id", "name", "price"]
     assert isinstance(found, Prepared)
@@ -191,7 +191,7 @@ def test_what_the_table_of_types_says_is_what_becomes_of_a_table_g65(made: HandM
         assert said is Consequence.REBUILT
 
 
-def test_a_type_that_lands_alike_may_have_changed_values_and_is_told_g65(made: HandMadeMirror) -> None:
+def test_a_type_that_lands_alike_may_have_changed_values_and_is_reported_g65(made: HandMadeMirror) -> None:
     moments = [[*ALL[:2], ["at", kind, 2]] for kind in ("datetimeoffset(3)", "datetime2(3)")]
     found = prepared(made, (moments[0], True), (moments[1], True))
     assert isinstance(found, Prepared) and found.unverified == {"at": "00000001:1:1"}
@@ -247,7 +247,7 @@ def test_a_table_that_begins_with_a_part_of_its_rows_notes_how_all_are_read_g66_
 
 
 @pytest.mark.parametrize(("columns", "asks"), [(("order_id", "name", "price"), True), (None, False)])
-def test_a_column_that_is_gone_since_the_stream_began_anew_may_have_a_name_that_is_left_out_g60(
+def test_a_column_that_is_gone_since_the_stream_began_again_may_have_a_name_that_is_left_out_g60(
     made: HandMadeMirror, columns: tuple[str, ...] | None, asks: bool
 ) -> None:
     """C-74: while it streams the source renames nothing, between two incarnations it may have."""

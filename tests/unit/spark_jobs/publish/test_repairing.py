@@ -83,7 +83,7 @@ def test_rows_come_again_only_when_somebody_says_how_he_knows_f_40(made: HandPub
     assert made.codes()[ORDERS] == "FILE_MISSING"
     with pytest.raises(TerminalError, match=r"REPAIR_REFUSED.*nothing proves") as refused:
         repair(made, 3)
-    assert "--not-applied" in refused.value.way_out and events(made) == [] and not made.path(3).exists()
+    assert "--not-applied" in refused.value.next_step and events(made) == [] and not made.path(3).exists()
     repair(made, 3, "its key 3 is not at the target")
     assert made.codes()[ORDERS] == "OK"
     assert pq.read_table(made.path(3))["id"].to_pylist() == [3]
@@ -163,7 +163,7 @@ def test_killed_at_any_arrow_the_next_call_finishes_with_one_object(
         repair(made, 3, "looked")
 
 
-def test_a_sealed_object_that_was_swept_is_made_anew(made: HandPublished, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sealed_object_that_was_swept_is_made_again(made: HandPublished, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(name: str) -> None:
         if name == "repair.sealed":
             raise Killed
@@ -198,7 +198,7 @@ def test_a_number_that_somebody_else_makes_meanwhile_is_a_conflict_o_05(
     assert made.path(3).read_bytes() == theirs and "REPAIRED" not in events(made)
 
 
-def test_a_folder_made_anew_meanwhile_gets_no_old_number_i_12(
+def test_a_folder_made_again_meanwhile_gets_no_old_number_i_12(
     made: HandPublished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I12: the marker is read after the upload, and again before the rename."""
@@ -218,7 +218,9 @@ def test_a_folder_made_anew_meanwhile_gets_no_old_number_i_12(
 
 
 @pytest.mark.parametrize("kind", ["dropped_after", "dropped_before"])
-def test_a_rename_of_which_nobody_told_is_looked_after_o_08(kind: Any, tmp_path: Path, lake: EmulatorServer) -> None:
+def test_a_rename_of_which_nobody_reported_is_looked_after_o_08(
+    kind: Any, tmp_path: Path, lake: EmulatorServer
+) -> None:
     """O-08: done or not done, the same command ends it."""
     made = HandPublished(tmp_path / "shop", lake)
     for keys in ([1], [], [3]):
@@ -240,4 +242,4 @@ def test_an_initial_loads_rows_are_not_made_up(tmp_path: Path) -> None:
     lost = made.files()[0]._replace(kind="load")
     with pytest.raises(TerminalError, match=r"REPAIR_REFUSED.*initial load") as impossible:
         stage_again(made.mirror, made.reader, made.table(), lost)
-    assert "move that very file back" in impossible.value.way_out
+    assert "move that very file back" in impossible.value.next_step

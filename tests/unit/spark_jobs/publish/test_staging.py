@@ -91,7 +91,7 @@ class Silent(LocalStore):
         created = super().create(path, content)
         if self.silent:
             self.silent = False
-            raise TransientError("UNREACHABLE", "no answer", way_out="run again")
+            raise TransientError("UNREACHABLE", "no answer", next_step="run again")
         return created
 
 

@@ -91,7 +91,7 @@ def test_a_file_is_created_once_and_leaves_nothing_else(tmp_path: Path, path: st
 
 
 @pytest.mark.parametrize("path", CREATIONS)
-def test_a_creation_that_breaks_off_is_never_taken_for_whole(tmp_path: Path, path: str) -> None:
+def test_a_creation_that_breaks_off_is_never_taken_for_complete(tmp_path: Path, path: str) -> None:
     """F-10, F-38: on a store that shows half an object the outcome is unknown; the repetition is whole."""
     store = ShowsPartialObjects(tmp_path)
     ports = ZonePorts(store)
@@ -107,7 +107,7 @@ def test_a_creation_that_breaks_off_is_never_taken_for_whole(tmp_path: Path, pat
     assert names(store) == {path}, "what broke off is swept with the next confirmation"
 
 
-def test_metadata_are_whole_and_read_back_before_anything_is_published(tmp_path: Path) -> None:
+def test_metadata_are_complete_and_read_back_before_anything_is_published(tmp_path: Path) -> None:
     """F-04, F-10, F-92: a new folder is marked and described behind its first staged files, before they are sealed."""
     store = LocalStore(tmp_path)
     ports = ZonePorts(store)
@@ -166,7 +166,7 @@ def test_metadata_that_is_not_ours_stops_this_table_only(tmp_path: Path, content
     assert ZonePorts(store).answer(TABLE, protocol.ReadMetadata()) == protocol.Metadata(False)
 
 
-def test_a_late_creation_in_a_folder_made_anew_gives_another_marker(tmp_path: Path) -> None:
+def test_a_late_creation_in_a_folder_made_again_gives_another_marker(tmp_path: Path) -> None:
     """I12: the machine stops where the id is right and the object is not."""
     store = LocalStore(tmp_path)
     ports = ZonePorts(store)

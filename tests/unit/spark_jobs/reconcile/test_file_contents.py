@@ -47,7 +47,7 @@ def look(zone: Path, listed: str = "", *, loads: bool = False) -> Any:
 
 
 @pytest.mark.parametrize(("columns", "marker"), [(1, 4), (2, 2), (3, 4), (3, None)])
-def test_a_sound_file_is_read_whole(zone: Path, columns: int, marker: int | None) -> None:
+def test_a_sound_file_is_read_complete(zone: Path, columns: int, marker: int | None) -> None:
     """F-57, F-83: any prefix of the table's columns, with a marker or, of the initial load, without."""
     written = put(zone / "orders" / file_name(1), columns, marker=marker)
     content = look(zone, loads=marker is None)

@@ -32,7 +32,7 @@ def test_tasks_run_side_by_side_and_their_results_keep_their_order(spark: Any) -
 def test_the_first_error_of_several_threads_is_raised_unchanged(spark: Any) -> None:
     def work(number: int) -> int:
         if number:
-            raise TerminalError("VALUE_INVALID", f"task {number}", way_out="fix it")
+            raise TerminalError("VALUE_INVALID", f"task {number}", next_step="fix it")
         return number
 
     with pytest.raises(TerminalError, match="task 1"):

@@ -1,4 +1,4 @@
-"""The jars are found wherever the package is installed, and who lacks them is told how to get them."""
+"""The jars are found wherever the package is installed, and who lacks them is reported how to get them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_variable_comes_before_the_checkout_and_that_before_the_cache(
     assert spark_jars.jars_folder() == tmp_path / "ours"
 
 
-def test_a_session_needs_no_jars_but_whole_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_needs_no_jars_but_complete_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPEN_MIRRORING_JARS", str(tmp_path))
     assert session._jars() == []
     (tmp_path / "postgresql-42.7.14.jar").write_bytes(b"PK\3\4, and no end")
@@ -45,7 +45,7 @@ def brings_driver(monkeypatch: pytest.MonkeyPatch, folder: Path, jar: str) -> No
 
 
 @pytest.mark.parametrize("setting", ["initial_load", "prove"])
-def test_a_check_tells_a_driver_that_is_missing(
+def test_a_check_shows_a_driver_that_is_missing(
     setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Only who reads over JDBC needs jars; where the jobs run elsewhere, that place has them."""
@@ -55,11 +55,11 @@ def test_a_check_tells_a_driver_that_is_missing(
     jdbc = {setting: {"format": "jdbc", "connection": "shop"}}
     pipeline = Pipeline(tmp_path / "mirror", None, [table, {**table, "source": "dbo.b", "target": "dbo/b", **jdbc}])
     assert main(["check", str(pipeline.file)]) == 0
-    told = capsys.readouterr().out
+    story = capsys.readouterr().out
     assert (
-        "INSTALLATION_INCOMPLETE" in told
-        and f"tables[1].{setting}.connection" in told
-        and "open-mirroring jars" in told
+        "INSTALLATION_INCOMPLETE" in story
+        and f"tables[1].{setting}.connection" in story
+        and "open-mirroring jars" in story
     )
     main(["doctor", str(pipeline.file), "--json"])
     (hint,) = [one for one in json.loads(capsys.readouterr().out) if "INSTALLATION_INCOMPLETE" in one["found"]]

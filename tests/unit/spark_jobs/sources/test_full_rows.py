@@ -18,8 +18,8 @@ def test_an_event_whose_row_lacks_what_cols_names_c44_c84() -> None:
 
 
 def test_a_message_whose_mask_leaves_columns_out_k23() -> None:
-    told = qlik_messages.dt("UPDATE", {"id": 7, "name": "Eve"}, {"id": 7, "name": "Ada"}, columnMask="03")
-    decoded = qlik_messages.decode(qlik_messages.md(), told, tables=[WHOLE])
+    story = qlik_messages.dt("UPDATE", {"id": 7, "name": "Eve"}, {"id": 7, "name": "Ada"}, columnMask="03")
+    decoded = qlik_messages.decode(qlik_messages.md(), story, tables=[WHOLE])
     (row,) = [row for row in decoded.rows if row.kind == REJECTED]
     assert (row.code, "full_rows" in (row.reason or "")) == ("ROW_INVALID", True)
 

@@ -40,7 +40,7 @@ def test_a_table_whose_own_topic_is_not_read_is_never_seen_k15() -> None:
     assert unread_topics(lines, {"shop.items": "a"}) == {}, "files hold whatever topics they hold"
 
 
-def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tells_t60(
+def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_shows_t60(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Warnings stop nothing; what the mirror file promises silences them."""
@@ -57,16 +57,16 @@ def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tell
     put(tmp_path / "source", b"x", dfm(columns=COLUMNS))
     file = tmp_path / "mirrors" / "test.yaml"
     file.parent.mkdir()
-    for told, expected in (
+    for story, expected in (
         ({}, ["SETUP_INCOMPLETE: tables[0].key", "NOT_SEEN: tables[1].source"]),
         ({"before_images": True}, ["NOT_SEEN: tables[1].source"]),
     ):
-        file.write_text(yaml.safe_dump({**document, "source": {**source, **told}}))
+        file.write_text(yaml.safe_dump({**document, "source": {**source, **story}}))
         assert main(["check", str(file)]) == 0
         printed = capsys.readouterr().out
         warned = [line for line in printed.splitlines() if line.startswith("warning: ")]
         assert len(warned) == len(expected) and all(w in line for w, line in zip(expected, warned, strict=True)), warned
-        assert ("key changes   found by" in printed and "before images" in printed) or not told
+        assert ("key changes   found by" in printed and "before images" in printed) or not story
     tables[0]["keys_never_change"] = True
     file.write_text(yaml.safe_dump(document))
     assert main(["check", str(file)]) == 0

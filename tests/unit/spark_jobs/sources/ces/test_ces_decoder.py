@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
-from open_mirroring.changes.manifest import KEYS_UNTOLD
+from open_mirroring.changes.manifest import OLD_KEYS_MISSING
 from open_mirroring.changes.row_key import KEY_BUCKETS
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema
@@ -151,7 +151,7 @@ COLS_4 = [*COLS, ("note", "nvarchar(max)"), ("size", "int")]
 
 
 @pytest.mark.parametrize(
-    ("old", "current", "told"),
+    ("old", "current", "story"),
     [
         # Nothing tells what the others are.
         ({}, {"id": "7", "price": "2"}, ["id", "price"]),
@@ -169,12 +169,12 @@ COLS_4 = [*COLS, ("note", "nvarchar(max)"), ("size", "int")]
     ],
 )
 def test_an_update_that_lacks_announced_columns_does_not_call_them_null_c96(
-    old: dict[str, Any], current: dict[str, Any], told: list[str] | None
+    old: dict[str, Any], current: dict[str, Any], story: list[str] | None
 ) -> None:
-    """G-04: the log holds what was told, and the columns of the row are those."""
+    """G-04: the log holds what was reported, and the columns of the row are those."""
     row = only(decode(event("UPD", current, old, cols=COLS_4, pkkey={"id": "7"})))
-    names = told or [name for name, _ in COLS_4]
-    assert (json.loads(row.row or ""), row.whole) == ({name: current.get(name) for name in names}, told is None)
+    names = story or [name for name, _ in COLS_4]
+    assert (json.loads(row.row or ""), row.whole) == ({name: current.get(name) for name in names}, story is None)
     places = [(name, at) for name, _, at in json.loads(row.cols or "")]
     shift = int(0 < len(names) < 5 and names == [name for name, _ in COLS_4][: len(names)])
     assert places == [(name, at + shift) for at, (name, _) in enumerate(COLS_4) if name in names]
@@ -190,7 +190,7 @@ def test_an_update_that_lacks_announced_columns_does_not_call_them_null_c96(
         ({"id": "7"}, [*COLS_4[:2], ("large", "nvarchar(max)")], True),
     ],
 )
-def test_an_update_that_tells_no_change_left_out_what_changed_c96(
+def test_an_update_that_shows_no_change_left_out_what_changed_c96(
     current: dict[str, str], cols: list[tuple[str, str]], is_told: bool
 ) -> None:
     """A column set to NULL by leaving it out must not be completed by the value that it had; what is large may miss."""
@@ -260,7 +260,7 @@ def test_a_primary_key_outside_the_mirrored_key_is_compared_as_well_c45() -> Non
         ({"id": "7", "name": "Ada"}, {"id": "7", "name": "Bo"}, False),
     ],
 )
-def test_an_update_is_whole_when_it_carries_a_column_that_did_not_change_c44(
+def test_an_update_is_complete_when_it_carries_a_column_that_did_not_change_c44(
     old: dict[str, str], current: dict[str, str], whole: bool
 ) -> None:
     assert only(decode(event("UPD", current, old, pkkey={"id": "7"}))).whole is whole
@@ -309,7 +309,7 @@ def test_a_key_change_does_not_call_an_old_large_object_null_c71(old_note: dict[
     assert taken.row == '{"id":"8","note":"long","size":null}'
 
 
-def test_a_key_change_tells_the_old_large_object_that_the_source_sent_c71() -> None:
+def test_a_key_change_shows_the_old_large_object_that_the_source_sent_c71() -> None:
     cols = [("id", "int"), ("note", "nvarchar(max)")]
     left, _ = decode(event("UPD", {"id": "8", "note": "b"}, {"id": "7", "note": "a"}, cols=cols)).rows
     assert left.before == '{"id":"7","note":"a"}'
@@ -382,11 +382,11 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
     assert (damaged.kind, damaged.code, damaged.reason, damaged.raw) == ("rejected", "FILE_DAMAGED", "broken", b"tail")
 
 
-def test_updates_that_do_not_tell_the_old_key_are_noted_unless_promised_c73() -> None:
+def test_updates_that_do_not_show_the_old_key_are_noted_unless_promised_c73() -> None:
     """Whole, in pieces, and where `pkkey` is missing, which only the promise lets pass."""
     row = {"id": "7", "name": "Ada", "price": "1.50"}
     untold, no_key = event("UPD", row, None, pkkey={"id": "7"}), event("UPD", row, None)
-    kept = [SourceSchema(KEYS_UNTOLD, "", "dbo.orders", 0, "")]
+    kept = [SourceSchema(OLD_KEYS_MISSING, "", "dbo.orders", 0, "")]
     assert decode(untold).schemas == kept
     assert not decode(event("UPD", row, row, pkkey={"id": "7"}), event("INS", row), event("DEL", None, row)).schemas
     assert [one.code for one in decode(no_key).rows] == ["OLD_KEY_MISSING"]

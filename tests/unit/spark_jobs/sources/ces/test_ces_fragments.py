@@ -59,7 +59,7 @@ def test_a_run_from_one_whose_first_piece_is_late_waits_c52() -> None:
     assert isinstance(join(pieces, decoder()), Outcome)
 
 
-def test_a_last_piece_numbered_one_is_a_whole_event_only_if_it_parses_c52() -> None:
+def test_a_last_piece_numbered_one_is_a_complete_event_only_if_it_parses_c52() -> None:
     unsplit = event(replaced={"segmentindex": 1})
     last_of_two = split(event(), [30])[1]
     broken = event(replaced={"segmentindex": 1, "data": '{"eventsource":5}'})
@@ -68,7 +68,7 @@ def test_a_last_piece_numbered_one_is_a_whole_event_only_if_it_parses_c52() -> N
     assert decoded.rows[2].code == "MESSAGE_INVALID"
 
 
-def test_one_announced_piece_is_a_whole_event_c53() -> None:
+def test_one_announced_piece_is_a_complete_event_c53() -> None:
     assert only(decode(event(generation="a", replaced={"splittotalcnt": 1}))).op == "I"
 
 
@@ -130,7 +130,7 @@ def halved(base: int = 0, generation: str = "c") -> tuple[bytes, list[bytes]]:
 
 
 @pytest.mark.parametrize(("generation", "base"), [("a", 0), ("b", 1), ("c", 0)])
-def test_a_character_that_a_cut_parted_is_whole_again_c54(generation: str, base: int) -> None:
+def test_a_character_that_a_cut_parted_is_complete_again_c54(generation: str, base: int) -> None:
     """Where pieces are cut is documented nowhere: a source that counts in UTF-16 parts what takes two units."""
     whole, pieces = halved(base, generation)
     joined = join(pieces_of(pieces), decoder())
@@ -183,7 +183,7 @@ def test_pieces_given_up_are_one_dead_letter() -> None:
 
 
 @pytest.mark.parametrize("make", [event, avro_event])
-def test_pieces_given_up_tell_their_table_where_the_first_one_does_c95(make: Any) -> None:
+def test_pieces_given_up_show_their_table_where_the_first_one_does_c95(make: Any) -> None:
     for tbl, expected in (("orders", "dbo.orders"), ("other", None)):
         whole = make("INS", ROW, tbl=tbl)
         pieces = pieces_of(split(whole, [120, 200]) if make is event else avro_pieces(whole, [60, 90]))

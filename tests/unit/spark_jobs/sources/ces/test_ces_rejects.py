@@ -96,8 +96,8 @@ def test_an_unreadable_envelope_is_a_dead_letter(name: str, body: bytes | None, 
         "rejected", code, "in.jsonl", 1, body,
     )  # fmt: skip
     assert words in (rejected.reason or "")
-    told = None if name in TELL_NOTHING else "dbo.orders"
-    assert (rejected.tbl, rejected.key, rejected.bucket, rejected.pos) == (told, None, -1, None)
+    story = None if name in TELL_NOTHING else "dbo.orders"
+    assert (rejected.tbl, rejected.key, rejected.bucket, rejected.pos) == (story, None, -1, None)
     assert [before.op, after.op] == ["I", "I"]
 
 

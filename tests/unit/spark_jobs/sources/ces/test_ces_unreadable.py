@@ -86,14 +86,14 @@ def test_the_table_of_an_unreadable_message_stops_and_no_other_one_counts_as_los
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, str) else "body",
 )
-def test_what_tells_no_table_for_certain_is_of_none(body: bytes | None) -> None:
+def test_what_shows_no_table_for_certain_is_of_none(body: bytes | None) -> None:
     assert table_in_body(body) is None
     assert [(row.kind, row.tbl) for row in decode(body).rows] == [(REJECTED, None)]
 
 
 @pytest.mark.parametrize("cut", range(0, 700, 7))
 @pytest.mark.parametrize("make", [event, avro_event])
-def test_a_message_that_was_cut_anywhere_tells_its_table_or_none(cut: int, make: Any) -> None:
+def test_a_message_that_was_cut_anywhere_shows_its_table_or_none(cut: int, make: Any) -> None:
     body = make(tbl='or"d\\ers', schema="größe")
     assert table_in_body(body[:cut]) in (None, NamedTable("shop", "größe", 'or"d\\ers'))
 
@@ -112,7 +112,7 @@ def test_hostile_names_are_read_as_they_are() -> None:
         assert table_in_body(event(tbl=name, replaced={"type": "x"})) == NamedTable("shop", "dbo", name)
 
 
-def test_a_line_without_its_wrapper_tells_its_table() -> None:
+def test_a_line_without_its_wrapper_shows_its_table() -> None:
     """A block of damaged bytes may hold any number of messages, and tells none."""
     whole = json.dumps({"topic": "t", "value": base64.b64encode(event(tbl="items")).decode()}).encode()
     text = json.dumps({"topic": "t", "value": event().decode()}).encode()

@@ -39,7 +39,7 @@ def test_a_login_that_ended_with_its_connection_is_tried_again(text: str) -> Non
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed"),
     ],
 )
-def test_a_refused_login_is_final_and_tells_no_secret(code: int, text: str) -> None:
+def test_a_refused_login_is_final_and_shows_no_secret(code: int, text: str) -> None:
     """C-91, I30."""
     asked = broker()
     error = KafkaError(code, text)

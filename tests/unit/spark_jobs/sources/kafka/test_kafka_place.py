@@ -126,7 +126,7 @@ def test_no_connection_can_switch_a_check_off(option: str) -> None:
         place(conn_type="kafka", host="one", extra={option: "none"})
 
 
-def test_no_text_of_a_place_shows_a_secret_and_a_worker_gets_it_whole() -> None:
+def test_no_text_of_a_place_shows_a_secret_and_a_worker_gets_it_complete() -> None:
     made = place(conn_type="event_hubs", password=STRING)
     shown = repr(made) + str(made) + repr(made.settings) + f"{made}" + repr(made._asdict())
     assert SECRET not in shown

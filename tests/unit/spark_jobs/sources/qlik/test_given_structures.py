@@ -102,7 +102,7 @@ def test_an_avro_schema_in_a_file_reads_its_messages_k61(columns: Any, tmp_path:
         ({"columns": {"id": "NUMERIC"}}, None, "TYPE_UNSUPPORTED"),
     ],
 )
-def test_check_tells_what_cannot_be_read_k61(
+def test_check_shows_what_cannot_be_read_k61(
     structure: Any, content: str | None, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if content is not None:
@@ -110,7 +110,7 @@ def test_check_tells_what_cannot_be_read_k61(
     made = mirror(tmp_path, {"table": "dbo.orders", **structure})
     with pytest.raises(TerminalError) as raised:
         source_of(made)
-    assert raised.value.code == code and raised.value.way_out
+    assert raised.value.code == code and raised.value.next_step
     assert main(["check", str(made.file)]) == 2
     assert code in capsys.readouterr().out
 

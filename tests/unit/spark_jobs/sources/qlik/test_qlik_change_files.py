@@ -90,7 +90,7 @@ def damage_of(root: Path, content: bytes, description: bytes, name: str = "1.csv
     return len(good), last
 
 
-def test_t42_a_file_counts_once_its_metadata_file_is_there_and_whole(tmp_path: Path) -> None:
+def test_t42_a_file_counts_once_its_metadata_file_is_there_and_complete(tmp_path: Path) -> None:
     content = f"{HEADER}\n{LINE}\n".encode()
     name = put(tmp_path, content, None)
     assert ChangeFiles(tmp_path).find(None, {}) == Found([], [name])
@@ -116,7 +116,7 @@ def test_g116_a_file_without_metadata_beside_newer_ones_is_not_awaited_in_silenc
     assert ChangeFiles(tmp_path).find(None, {}).overdue == (name, f"{FOLDER}/2.dfm"), "an empty file lacks nothing"
 
 
-def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_whole(tmp_path: Path) -> None:
+def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_complete(tmp_path: Path) -> None:
     name = put(tmp_path, GOOD, None)
     empty = put(tmp_path, b"", dfm("2.csv"), "2.csv")
     nothing = put(tmp_path, b"", None, "3.csv")
@@ -129,10 +129,10 @@ def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_w
     for bound in overdue:
         (damage,) = ChangeFiles(tmp_path).read(bound)
         assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_INCOMPLETE")
-    told = {one.name: one.end for one in overdue}
-    assert ChangeFiles(tmp_path).find(None, told).ranges == [], "it is told once"
+    story = {one.name: one.end for one in overdue}
+    assert ChangeFiles(tmp_path).find(None, story).ranges == [], "it is reported once"
     put(tmp_path, GOOD, dfm())
-    assert ChangeFiles(tmp_path).find(None, told).ranges == [BoundRange(name, 0, len(GOOD))]
+    assert ChangeFiles(tmp_path).find(None, story).ranges == [BoundRange(name, 0, len(GOOD))]
 
 
 def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -
     put(tmp_path, content, None, "4.csv.tmp")
     ranges, waiting, *_ = ChangeFiles(tmp_path).find(None, {})
     assert [one.name for one in ranges] == [part]
-    # G-62: what somebody is still writing, or hides, is told of; where nobody finishes it, the table is.
+    # G-62: what somebody is still writing, or hides, is reported of; where nobody finishes it, the table is.
     unfinished = [f"{FOLDER}/.1.csv", f"{FOLDER}/4.csv.tmp"]
     begun = [f"_temporary/{FOLDER}/1.{ending}" for ending in ("csv", "dfm")]
     assert {one for one in waiting if not one.startswith("_temporary")} == {
@@ -168,7 +168,7 @@ def test_t40_partitions_full_loads_hidden_and_unfinished_files(tmp_path: Path) -
     assert f"{FOLDER}/1.csv" in [one.name for one in ChangeFiles(tmp_path).find(None, {}).ranges]
 
 
-def test_t01_the_suffix_tells_change_tables_from_others(tmp_path: Path) -> None:
+def test_t01_the_suffix_shows_change_tables_from_others(tmp_path: Path) -> None:
     """T-01: one folder for each table; the table is what stands before the suffix, unless its metadata file says it."""
     content = f"{HEADER}\n{LINE}\n".encode()
     described = dfm(sourceSchema="", sourceTable="", targetSchema="", targetTable="")
@@ -240,7 +240,7 @@ def test_t43_bytes_that_are_called_a_text_are_one(tmp_path: Path) -> None:
             assert isinstance(found, TableDamage) and found.damage.code == code
 
 
-def test_t92_a_file_without_a_byte_is_whole_where_it_is_said_to_have_no_row(tmp_path: Path) -> None:
+def test_t92_a_file_without_a_byte_is_complete_where_it_is_said_to_have_no_row(tmp_path: Path) -> None:
     put(tmp_path, b"", dfm(records=0))
     assert ChangeFiles(tmp_path, timeout_hours=0).find(None, {}) == Found([], [])
     put(tmp_path, b"", dfm("2.csv"), "2.csv")
@@ -260,8 +260,8 @@ def test_t41_a_clock_in_another_zone_than_utc_is_refused(tmp_path: Path) -> None
         pq.write_table(pa.Table.from_arrays(arrays, [n for n, *_ in columns]), tmp_path / FOLDER / "1.parquet")
         (tmp_path / FOLDER / "1.dfm").write_bytes(dfm("1.parquet", columns=columns))
         (found,) = rows_of(tmp_path, f"{FOLDER}/1.parquet")
-        told = found.values[-1] if isinstance(found, ChangeRow) else found.damage.code  # type: ignore[union-attr]
-        assert told == wanted
+        story = found.values[-1] if isinstance(found, ChangeRow) else found.damage.code  # type: ignore[union-attr]
+        assert story == wanted
 
 
 def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_json_lines_keep_the_digits_of_numbers(tmp_path: Path) -> None:
 
 
 def test_parquet_values_become_their_exact_texts(tmp_path: Path) -> None:
-    """T-43: nothing is rounded on the way to text; T-24: a mask in bytes is told from one in text."""
+    """T-43: nothing is rounded on the way to text; T-24: a mask in bytes is reported from one in text."""
     typed: dict[str, tuple[str, pa.DataType, Any, str]] = {
         "header__change_mask": ("BYTES", pa.binary(), b"\x00\x01", "0x0001"),
         "id": ("INT8", pa.int64(), -(2**63), str(-(2**63))),
@@ -347,7 +347,7 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
 
 
 @pytest.mark.parametrize(
-    ("content", "description", "rows", "code", "told"),
+    ("content", "description", "rows", "code", "story"),
     [
         (GOOD, b"{}", 0, "FILE_DAMAGED", "fileInfo"),
         (GOOD, dfm(columns=[*COLUMNS, COLUMNS[2]]), 0, "FILE_DAMAGED", "twice"),
@@ -376,13 +376,13 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
     ],
 )
 def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(
-    tmp_path: Path, content: bytes, description: bytes, rows: int, code: str, told: str
+    tmp_path: Path, content: bytes, description: bytes, rows: int, code: str, story: str
 ) -> None:
     """T-41, T-42: never half read in silence: code, reason, coordinates, bytes; another table's file is read."""
     read, last = damage_of(tmp_path, content, description)
     assert read == rows and last.table == TABLE
     assert (last.damage.code, last.damage.origin, last.damage.place) == (code, f"{FOLDER}/1.csv", rows)
-    assert told in last.damage.reason
+    assert story in last.damage.reason
     assert last.damage.raw == content
     letter = decoder().decode([last]).rows[0]
     assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", code, TABLE, None)
@@ -451,7 +451,7 @@ def test_a_file_with_an_ending_that_says_nothing_stops_its_table_t40(tmp_path: P
     assert (ranges, waiting) == ([BoundRange(f"{FOLDER}/1.txt", 0, len(GOOD))], [])
     (damage,) = ChangeFiles(tmp_path, tables=(TABLE,)).read(ranges[0])
     assert isinstance(damage, TableDamage) and (damage.table, damage.damage.code) == (TABLE, "FILE_UNKNOWN")
-    assert ChangeFiles(tmp_path).find(None, {f"{FOLDER}/1.txt": len(GOOD)}) == Found([], []), "it is told once"
+    assert ChangeFiles(tmp_path).find(None, {f"{FOLDER}/1.txt": len(GOOD)}) == Found([], []), "it is reported once"
 
 
 def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
@@ -492,7 +492,9 @@ def test_a_full_load_that_nothing_reads_stops_its_table_t96(
 
 
 @pytest.mark.parametrize("worth", [0, 2**30], ids=["as columns", "row by row"])
-def test_the_task_that_wrote_a_file_is_told_t95(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int) -> None:
+def test_the_task_that_wrote_a_file_is_reported_t95(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
     monkeypatch.setattr(files, "_WORTH_BYTES", worth)
     decoding = Decoding(
         ChangeTableFormat(), {TABLE: MirroredTable(TABLE, ("id",))}, (), LogTarget(tmp_path, 1, "attempt", 0)

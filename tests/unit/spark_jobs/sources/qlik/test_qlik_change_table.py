@@ -42,14 +42,14 @@ def test_t12_t21_insert_update_and_delete_become_changes() -> None:
         ]
     )
     assert decoded.counts == (4, 4, 0, 0, 0, 0)
-    insert, update, delete, told = decoded.rows
+    insert, update, delete, story = decoded.rows
     assert (insert.op, insert.pos, insert.epoch, insert.tbl) == ("I", qlik_position(sequence(1), 1), "1", TABLE)
     assert (insert.origin, insert.place, insert.key, insert.whole) == ("file", 7, '["1"]', True)
     assert image(insert.row) == {"id": "1", "name": "old", "price": "1.00", "note": None}
     assert image(insert.cols)[:2] == [["id", "int", 0], ["name", "varchar(100)", 1]]
     assert (update.op, update.pos, update.whole) == ("U", qlik_position(sequence(2), 1), True)
     assert (delete.op, delete.pos, delete.key, delete.before) == ("D", qlik_position(sequence(3), 0), '["1"]', None)
-    assert image(told.before)["name"] == "old"
+    assert image(story.before)["name"] == "old"
 
 
 def test_g01_the_load_is_the_epoch() -> None:
@@ -75,7 +75,7 @@ def test_g03_an_update_of_the_key_leaves_the_old_key_and_sets_the_new_one() -> N
 
 
 @pytest.mark.parametrize("bits", [mask(KEY_BIT, NAME_BIT), mask(KEY_BIT, NAME_BIT, PRICE_BIT), None])
-def test_t94_an_old_row_that_has_its_key_alone_tells_nothing_else_whatever_the_mask_says(bits: str | None) -> None:
+def test_t94_an_old_row_that_has_its_key_alone_shows_nothing_else_whatever_the_mask_says(bits: str | None) -> None:
     """A source that logs the keys of old rows alone leaves all else NULL."""
     alone = ("1", None, None, None)
     left, new = decoder().decode([row(1, "B", alone), row(1, "U", ("2", "new", None, None), bits=bits)]).rows
@@ -123,8 +123,8 @@ def test_an_update_that_surely_keeps_its_key_does_not_wait() -> None:
 
 @pytest.mark.parametrize("bits", [None, "", " ", "0x"])
 @pytest.mark.parametrize("before_images", [None, False])
-def test_t60_a_change_of_the_key_that_nothing_tells_stops_the_table(bits: str | None, before_images: bool) -> None:
-    """Neither mask nor before image: the row of an old key would stay for ever, so no key is told."""
+def test_t60_a_change_of_the_key_that_nothing_shows_stops_the_table(bits: str | None, before_images: bool) -> None:
+    """Neither mask nor before image: the row of an old key would stay for ever, so no key is reported."""
     letter = only(decoder(before_images=before_images).decode([row(1, "U", NEW, bits=bits)]))
     assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "OLD_KEY_MISSING", TABLE, None)
     assert (letter.bucket, letter.pos) == (-1, qlik_position(sequence(1), 1))
@@ -134,7 +134,7 @@ def test_t60_a_change_of_the_key_that_nothing_tells_stops_the_table(bits: str | 
     assert only(promised.decode([row(1, "U", NEW, bits=mask(KEY_BIT))])).kind == "fragment"
 
 
-def test_t19_without_mask_the_other_rows_tell_whether_before_images_are_stored() -> None:
+def test_t19_without_mask_the_other_rows_show_whether_before_images_are_stored() -> None:
     """A pair cut in two must not lose its key change: where other updates have images, this one waits for its own."""
     alone = row(3, "U", MOVED)
     decoded = decoder().decode([row(1, "B", OLD), row(1, "U", NEW), alone])
@@ -144,7 +144,7 @@ def test_t19_without_mask_the_other_rows_tell_whether_before_images_are_stored()
     assert [r.kind for r in never.rows] == ["change", "rejected"]
 
 
-def test_t19_an_image_that_comes_apart_tells_the_key_that_its_update_left() -> None:
+def test_t19_an_image_that_comes_apart_shows_the_key_that_its_update_left() -> None:
     """T-11, G-03: a broken promise (T-60) for which an UPDATE that came alone was taken for one that kept its key."""
     one = decoder(keys_never_change=True)
     update = only(one.decode([row(1, "U", MOVED)]))
@@ -187,7 +187,7 @@ def test_halves_that_contradict_are_refused() -> None:
     ("befores", "after", "key"),
     [([OLD], NEW, '["1"]'), ([OLD], MOVED, None), ([OLD, NEW], MOVED, None), ([(None, *OLD[1:])], NEW, None)],
 )
-def test_an_unreadable_update_of_which_another_row_may_be_out_of_date_tells_no_key(
+def test_an_unreadable_update_of_which_another_row_may_be_out_of_date_shows_no_key(
     befores: Sequence[Sequence[str | None]], after: Sequence[str | None], key: str | None
 ) -> None:
     """G-03, G-06: so the table stops; the new key alone would leave the old row behind for ever."""
@@ -243,7 +243,7 @@ def test_t61_a_column_that_may_be_of_the_header_or_of_the_source_stops_the_table
     assert only(decoder(columns=("id", extra)).decode([given])).code == "HEADER_INVALID"
 
 
-def test_t61_without_prefix_header_columns_stand_first_and_names_alone_tell_nothing() -> None:
+def test_t61_without_prefix_header_columns_stand_first_and_names_alone_show_nothing() -> None:
     """T-02: the fields behind the first column of the source are the source's, however they are called."""
     headers = tuple(ChangeColumn(c.name.removeprefix("header__"), c.type) for c in HEADERS)
     data = (*DATA, ChangeColumn("operation", "varchar(9)"), ChangeColumn("stream_position", "int"))
@@ -273,7 +273,7 @@ def test_t13_a_mask_that_is_none_is_a_dead_letter_of_every_operation(oper: str, 
 
 @pytest.mark.parametrize("bits", ["00", "0", "0x00"])
 def test_t21_a_mask_of_an_insert_or_delete_that_names_nothing_contradicts_it(bits: str) -> None:
-    """T-13: one without a digit is none; an update that changed nothing that is told is sound."""
+    """T-13: one without a digit is none; an update that changed nothing that is reported is sound."""
     for oper, pos in (("I", 1), ("D", 0)):
         letter = only(decoder().decode([row(1, oper, OLD, bits=bits)]))
         assert (letter.kind, letter.code, letter.key) == ("rejected", "MASK_INVALID", '["1"]')
@@ -293,7 +293,7 @@ DENIED = [
     ("nothing is named", OLD, NEW, "00", {}, "'name'"),
     ("as bytes", OLD, NEW, "8000", {"structure": ITEMS._replace(binary_mask=True)}, "'name'"),
 ]
-"""What contradicts: the old row, the new one, the mask, the rest of both rows, and the column that is told."""
+"""What contradicts: the old row, the new one, the mask, the rest of both rows, and the column that is reported."""
 AGREED = [
     ("named", OLD, NEW, mask(6), {}),
     ("more than changed is named", OLD, NEW, mask(6, 7), {}),
@@ -304,10 +304,10 @@ AGREED = [
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "bits", "rest", "told"), [d[1:] for d in DENIED], ids=[d[0] for d in DENIED]
+    ("before", "after", "bits", "rest", "story"), [d[1:] for d in DENIED], ids=[d[0] for d in DENIED]
 )
 def test_t63_a_mask_that_denies_a_change_is_a_dead_letter_of_its_key(
-    before: tuple[str | None, ...], after: tuple[str | None, ...], bits: str, rest: dict[str, Structure], told: str
+    before: tuple[str | None, ...], after: tuple[str | None, ...], bits: str, rest: dict[str, Structure], story: str
 ) -> None:
     """T-11: together, or joined from two batches; the before image counts as metadata."""
     one = decoder()
@@ -315,7 +315,7 @@ def test_t63_a_mask_that_denies_a_change_is_a_dead_letter_of_its_key(
     decoded = one.decode(pair)
     letter = only(decoded)
     assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", "MASK_INVALID", TABLE, '["1"]')
-    assert told in str(letter.reason) and decoded.counts == (2, 0, 0, 1, 0, 1)
+    assert story in str(letter.reason) and decoded.counts == (2, 0, 0, 1, 0, 1)
     assert only(one.decode([pair[0], pair[1]._replace(values=(*pair[1].values[:5], "2", *after[1:]))])).key is None
     assert only(decoder(key=(), columns=("id", "note")).decode(pair)).op == "U", "nobody wants the column"
 
@@ -327,7 +327,7 @@ def test_t63_what_no_mask_denies_is_no_contradiction(
     assert only(decoder().decode([row(1, "B", before), row(1, "U", after, bits=bits)])).op == "U"
 
 
-def test_t63_a_key_that_the_mask_does_not_name_is_told_by_both_images() -> None:
+def test_t63_a_key_that_the_mask_does_not_name_is_reported_by_both_images() -> None:
     """T-60: both rows are known, so nothing is lost; T-19: without a before image nothing contradicts."""
     rows = decoder().decode([row(1, "B", OLD), row(1, "U", MOVED, bits=mask(NAME_BIT))]).rows
     assert [(r.op, r.key) for r in rows] == [("K", '["1"]'), ("U", '["2"]')]
@@ -370,12 +370,12 @@ def test_t16_t17_timestamp_transaction_and_position_decide_nothing(moment: str |
     opaque = [ChangeColumn(f"header__{name}", "varchar(128)") for name in ("stream_position", "transaction_id")]
     wider = ITEMS._replace(columns=(*opaque, *ITEMS.columns))
     for text in (None, "", "no position", "F" * 32):
-        told = row(1, "I", OLD, structure=wider, timestamp=moment, stream_position=text, transaction_id=text)
-        assert decoder().decode([told]) == decoder().decode([row(1, "I", OLD)])
+        story = row(1, "I", OLD, structure=wider, timestamp=moment, stream_position=text, transaction_id=text)
+        assert decoder().decode([story]) == decoder().decode([row(1, "I", OLD)])
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "told"),
+    ("given", "code", "story"),
     [
         (row("2024", "I", OLD), "HEADER_INVALID", "'2024'"),
         (row("x" * 35, "I", OLD), "HEADER_INVALID", "35 digits"),
@@ -388,7 +388,7 @@ def test_t16_t17_timestamp_transaction_and_position_decide_nothing(moment: str |
         (row(1, "U", OLD, bits=mask(0)), "MASK_INVALID", "header column"),
     ],
 )
-def test_bad_rows_are_dead_letters_of_their_key(given: ChangeRow, code: str, told: str) -> None:
+def test_bad_rows_are_dead_letters_of_their_key(given: ChangeRow, code: str, story: str) -> None:
     """T-10, T-12, T-15, T-20: code, reason, coordinates, the row itself, and the good row beside it untouched."""
     given = given._replace(origin="bad", place=17)
     decoded = decoder().decode([given, row(2, "I", MOVED)])
@@ -396,7 +396,7 @@ def test_bad_rows_are_dead_letters_of_their_key(given: ChangeRow, code: str, tol
     letter, good = decoded.rows
     assert (letter.kind, letter.code, letter.tbl, letter.key) == ("rejected", code, TABLE, '["1"]')
     assert (letter.origin, letter.place) == ("bad", 17)
-    assert told in str(letter.reason)
+    assert story in str(letter.reason)
     assert read_row("bad", 17, letter.raw or b"") == given
     assert (good.kind, good.key) == ("change", '["2"]')
 
@@ -482,7 +482,7 @@ def test_t24_the_order_of_binary_masks_is_found_by_what_is_impossible() -> None:
         (None, None, {}),
     ],
 )
-def test_t32_sparse_updates_tell_absent_from_null(
+def test_t32_sparse_updates_show_absent_from_null(
     bits: str | None, before: tuple[str | None, ...] | None, present: dict[str, str | None]
 ) -> None:
     """T-25, T-32, G-04: the column list holds what is present, and ``whole`` says whether that is all."""

@@ -108,8 +108,8 @@ def test_an_unreadable_message_is_a_dead_letter_and_stops_no_other_k01_k10_k63(
         "rejected", code, "cdc/0", 2, body,
     )  # fmt: skip
     assert words in (rejected.reason or "")
-    told = None if name in HOMELESS else "dbo.orders"
-    assert (rejected.tbl, rejected.key, rejected.bucket) == (told, None, -1)
+    story = None if name in HOMELESS else "dbo.orders"
+    assert (rejected.tbl, rejected.key, rejected.bucket) == (story, None, -1)
     assert [before.op, after.op] == ["I", "I"]
 
 
@@ -197,7 +197,7 @@ def test_what_no_change_mask_denies_is_no_contradiction_k69_k22(body: bytes) -> 
     assert only(decode(md(), body)).op == "U"
 
 
-def test_the_position_of_a_dead_letter_is_told_where_the_headers_are_sound_k17() -> None:
+def test_the_position_of_a_dead_letter_is_reported_where_the_headers_are_sound_k17() -> None:
     row = only(decode(md(), dt(columnMask="FF")))
     assert (row.epoch, row.pos) == ("1", qlik_position(sequence(1), 1, 1))
     assert only(decode(md(), dt(changeSequence="x"))).pos is None
@@ -219,14 +219,14 @@ def test_a_sequence_of_another_length_is_a_setting_t10() -> None:
         (md(), {"topics": {"cdc": "dbo.other"}}),
     ],
 )
-def test_a_record_in_the_wrong_topic_is_a_homeless_dead_letter_k15_k43(body: bytes, settings: Any) -> None:
+def test_a_record_in_the_wrong_topic_is_a_without_table_dead_letter_k15_k43(body: bytes, settings: Any) -> None:
     schemas = decode(md(avro=avro_schema()), topic="meta").schemas
     row = only(decode(body, schemas=schemas, tables=[ORDERS, MirroredTable("dbo.other", ("id",))], **settings))
     assert (row.code, row.tbl, row.key, row.raw) == ("TABLE_NAME_DIFFERS", None, None, body)
     assert "dbo.other" in (row.reason or "")
 
 
-def test_an_avro_change_that_names_another_table_than_its_schema_is_homeless_k15() -> None:
+def test_an_avro_change_that_names_another_table_than_its_schema_is_without_table_k15() -> None:
     schema = avro_schema()
     headers = next(field["type"]["fields"] for field in schema["fields"] if field["name"] == "headers")
     headers += [{"name": name, "type": "string"} for name in ("schema", "table")]
@@ -282,7 +282,7 @@ def test_an_avro_value_that_its_logical_type_does_not_have_k35() -> None:
 def test_an_id_that_several_tables_share_is_not_guessed_k10() -> None:
     other = md(table="other")
     messages = decode(md(), other, dt())
-    assert only(messages).code == "TABLE_UNTOLD"
+    assert only(messages).code == "TABLE_UNNAMED"
     assert only(decode(md(), other, dt("INSERT", ROW, schema="dbo", table="orders"))).tbl == "dbo.orders"
 
 
@@ -312,7 +312,7 @@ def test_a_key_that_loses_digits_is_refused_g02_k66(fraction: str) -> None:
     assert (row.code, row.tbl, row.key) == ("KEY_INVALID", "dbo.orders", None)
 
 
-def test_a_number_without_digits_is_named_with_the_way_out_k13() -> None:
+def test_a_number_without_digits_is_named_with_the_next_step_k13() -> None:
     columns = [*COLUMNS[:2], ("price", "NUMERIC", 0, 0, 0, 0), COLUMNS[3]]
     row = only(decode(md(columns), dt()))
     assert (row.code, row.key) == ("ROW_INVALID", PLACED)
@@ -345,7 +345,7 @@ def test_two_keys_in_one_change_of_one_row_are_not_chosen_from_k30_k68(operation
 
 
 @pytest.mark.parametrize("operation", ["INSERT", "REFRESH"])
-def test_a_new_row_that_does_not_tell_all_columns_has_to_be_completed_k23_k68(operation: str) -> None:
+def test_a_new_row_that_does_not_show_all_columns_has_to_be_completed_k23_k68(operation: str) -> None:
     absent = dt(operation, {"id": 7, "price": "1.50"})
     masked = dt(operation, {**ROW, "name": None, "note": None}, columnMask="05")
     for body in (absent, masked):
@@ -406,7 +406,7 @@ def test_a_column_mask_that_can_be_read_in_two_orders_is_refused_where_they_diff
 
 
 @pytest.mark.parametrize(
-    ("told", "written", "is_sound"),
+    ("story", "written", "is_sound"),
     [
         ("INT8", "double", False),
         ("INT8", "float", False),
@@ -417,10 +417,10 @@ def test_a_column_mask_that_can_be_read_in_two_orders_is_refused_where_they_diff
         ("INT8", "int", True),
     ],
 )
-def test_a_whole_number_by_way_of_a_float_that_does_not_hold_each_is_refused_k35(
-    told: str, written: str, is_sound: bool
+def test_a_complete_number_by_way_of_a_float_that_does_not_hold_each_is_refused_k35(
+    story: str, written: str, is_sound: bool
 ) -> None:
-    columns = [("id", "INT4", 0, 0, 0, 1), ("v", told, 0, 0, 0, 0)]
+    columns = [("id", "INT4", 0, 0, 0, 1), ("v", story, 0, 0, 0, 0)]
     schema = avro_schema({"id": "int", "v": written})
     (row,) = decode(avro_md(schema, columns), avro_dt("INSERT", {"id": 1, "v": 5}, schema=schema)).rows
     assert row.code == (None if is_sound else "METADATA_MISSING")

@@ -122,7 +122,7 @@ def test_a_key_change_is_two_changes_at_one_place_g03_k28_k31() -> None:
 
 
 @pytest.mark.parametrize("masks", [{}, {"changeMask": "0F"}, {"changeMask": "05"}, {"columnMask": "0F"}])
-def test_an_old_row_that_has_its_key_alone_tells_nothing_else_whatever_the_mask_says_k87(masks: dict[str, str]) -> None:
+def test_an_old_row_that_has_its_key_alone_shows_nothing_else_whatever_the_mask_says_k87(masks: dict[str, str]) -> None:
     before, after = {**dict.fromkeys(ROW), "id": 7}, {"id": 8, "name": None, "price": "1.50", "note": "x"}
     left, _ = decode(md(), dt("UPDATE", after, before, **masks)).rows
     assert (left.op, values(left.before)) == ("K", {"id": "7"})
@@ -134,7 +134,7 @@ def test_equal_keys_in_two_spellings_are_no_key_change_g02() -> None:
     assert [(row.op, row.key) for row in decoded.rows] == [("U", '["7.50"]')]
 
 
-def test_a_key_change_whose_old_key_is_not_told_stops_the_table_g03_k21() -> None:
+def test_a_key_change_whose_old_key_is_not_reported_stops_the_table_g03_k21() -> None:
     for before in (None, {"name": "Ada"}, dict.fromkeys(ROW)):
         row = only(decode(md(), dt("UPDATE", ROW, before, changeMask="05")))
         assert (row.code, row.tbl, row.key) == ("OLD_KEY_MISSING", "dbo.orders", None)
@@ -143,7 +143,7 @@ def test_a_key_change_whose_old_key_is_not_told_stops_the_table_g03_k21() -> Non
 
 @pytest.mark.parametrize("before", [None, {}, {"name": "Ada"}, dict.fromkeys(ROW)])
 @pytest.mark.parametrize("mask", [None, ""])
-def test_a_key_change_that_nothing_tells_stops_the_table_k70(before: Any, mask: str | None) -> None:
+def test_a_key_change_that_nothing_shows_stops_the_table_k70(before: Any, mask: str | None) -> None:
     """G-03: neither changeMask nor the old key: the row of an old key would stay for ever."""
     body = dt("UPDATE", ROW, before, changeMask=mask, columnMask="0F")
     row = only(decode(md(), body))
@@ -161,7 +161,7 @@ def test_columns_outside_the_column_mask_are_absent_and_not_null_k23_g04() -> No
     assert changed("UPDATE", {**ROW, "name": None}, columnMask="0F", changeMask="02").whole is True
 
 
-def test_an_old_row_tells_every_value_that_it_has_k23_k28_g03() -> None:
+def test_an_old_row_shows_every_value_that_it_has_k23_k28_g03() -> None:
     """What tells the row that left its key from another one: only a null outside the column mask may not be sent."""
     data, old = {"id": 8, "name": "Bob", "price": None, "note": None}, {**OLD, "id": 7, "note": None}
     left, _ = decode(md(), dt("UPDATE", data, old, columnMask="03")).rows
@@ -287,7 +287,7 @@ def test_a_message_waits_for_its_metadata_and_loses_nothing_k05(data: bytes, ann
     assert joined == decode(data, data, schemas=schemas)
 
 
-def test_a_waiting_message_tells_its_position_and_table_where_it_can_k05_k15() -> None:
+def test_a_waiting_message_shows_its_position_and_table_where_it_can_k05_k15() -> None:
     row = only(decode(dt("DELETE", ROW), topic="orders", topics={"orders": "dbo.orders"}))
     assert (row.tbl, row.epoch, row.pos) == ("dbo.orders", "1", qlik_position(sequence(1), 0, 1))
     assert row.fragment_of == f"dbo.orders:schema:{ID}"
@@ -357,7 +357,7 @@ def test_without_an_id_absent_columns_must_be_those_outside_the_column_mask_k23_
 def test_a_schema_by_hand_that_cannot_be_read_is_an_error_k06(document: str) -> None:
     with pytest.raises(TerminalError) as raised:
         decoder(schemas=[SourceSchema("", "1", "dbo.orders", 1, document)])
-    assert raised.value.code == "METADATA_MISSING" and raised.value.way_out
+    assert raised.value.code == "METADATA_MISSING" and raised.value.next_step
 
 
 # --- which table ---------------------------------------------------------------------------------------------------
@@ -376,13 +376,13 @@ def test_else_the_table_is_known_from_the_promise_for_its_topic_k15() -> None:
 
 
 @pytest.mark.parametrize("topic", ["dbo.orders", "one"])
-def test_nothing_around_a_message_tells_its_table_k15_k60(topic: str) -> None:
+def test_nothing_around_a_message_shows_its_table_k15_k60(topic: str) -> None:
     """Neither the topic's name nor what else was announced in it: a row of another table would become one of this."""
     for body in (json.dumps(change()).encode(), dt(schema_id=None)):
         waiting = only(decode(md(), body, topic=topic))
         assert (waiting.kind, waiting.tbl) == ("fragment", None)
         (letter,) = decoder().incomplete([waiting], "24 hours have passed")
-        assert (letter.code, letter.tbl, letter.raw) == ("TABLE_UNTOLD", None, body)
+        assert (letter.code, letter.tbl, letter.raw) == ("TABLE_UNNAMED", None, body)
 
 
 KEYS = [
@@ -406,7 +406,7 @@ def avro_key(table: str) -> bytes:
 
 
 @pytest.mark.parametrize("key", [*KEYS, avro_key("orders")])
-def test_a_key_of_schema_and_table_tells_whose_change_it_is_k60(key: bytes) -> None:
+def test_a_key_of_schema_and_table_shows_whose_change_it_is_k60(key: bytes) -> None:
     bare = json.dumps(change()).encode()
     row = only(decoder().decode([RawMessage("t/0", 0, md(), None), RawMessage("t/0", 1, bare, key)]))
     assert (row.kind, row.tbl) == ("change", "dbo.orders")
@@ -421,13 +421,13 @@ OTHER_KEYS += [b'{"schema":"EU","table":"42"}', b"{", b"Obj\x01x", b'"x', b"[1]"
 
 
 @pytest.mark.parametrize("key", OTHER_KEYS)
-def test_a_key_of_anything_else_tells_nothing_k60(key: bytes) -> None:
+def test_a_key_of_anything_else_shows_nothing_k60(key: bytes) -> None:
     bare = json.dumps(change()).encode()
     row = only(decoder().decode([RawMessage("t/0", 0, md(), None), RawMessage("t/0", 1, bare, key)]))
     assert (row.kind, row.tbl) == ("fragment", None)
 
 
-def test_a_key_of_a_foreign_table_tells_it_once_that_table_is_known_k60() -> None:
+def test_a_key_of_a_foreign_table_shows_it_once_that_table_is_known_k60() -> None:
     messages = [
         RawMessage("t/0", 0, md(table="other")),
         RawMessage("t/0", 1, json.dumps(change()).encode(), b"dbo+other"),
@@ -437,7 +437,7 @@ def test_a_key_of_a_foreign_table_tells_it_once_that_table_is_known_k60() -> Non
     assert only(decoder().decode(messages[1:])).kind == "fragment", "until then it may be a key of any other kind"
 
 
-def test_a_key_that_is_the_tables_own_tells_nothing_k60() -> None:
+def test_a_key_that_is_the_tables_own_shows_nothing_k60() -> None:
     """A table whose key columns are called schema and table."""
     columns = [("schema", "WSTRING", 9, 0, 0, 1), ("table", "WSTRING", 9, 0, 0, 2)]
     row = {"schema": "dbo", "table": "orders"}
@@ -527,7 +527,7 @@ def test_a_message_format_of_the_tasks_own_is_one_clear_code_k65(record: Any) ->
     assert (only(decode(md(), bare)).code, only(decode(md(), bare)).tbl) == ("MESSAGE_INVALID", None)
 
 
-def test_an_avro_message_format_of_the_tasks_own_is_told_by_its_schema_k65() -> None:
+def test_an_avro_message_format_of_the_tasks_own_is_reported_by_its_schema_k65() -> None:
     schema = avro_schema()
     for name, other in (("headers", "meta"), ("data", "row"), ("beforeData", "old")):
         odd = json.loads(json.dumps(schema))
@@ -589,14 +589,14 @@ def test_a_registered_schema_of_others_concerns_its_own_messages_alone_k62(kind:
     assert words in letter.reason and "registry:7" in letter.reason
 
 
-def test_a_registered_schema_may_tell_its_table_all_the_same_k62_k63() -> None:
+def test_a_registered_schema_may_show_its_table_all_the_same_k62_k63() -> None:
     text = json.dumps(KEY_RECORD)
     assert unfit("AVRO", text.replace("@", "orders")).rows[0].tbl == "dbo.orders"
     foreign = unfit("AVRO", text.replace("@", "other"))
     assert len(foreign.rows) == 1 and ignored(foreign.facts) == {"dbo.other": 1}
 
 
-def test_a_registered_schema_whose_name_tells_no_table_k04_k60() -> None:
+def test_a_registered_schema_whose_name_shows_no_table_k04_k60() -> None:
     """Ignored as nobody's before: now the promise or the key tells, or it waits."""
     schema = {**avro_schema(), "namespace": "acme"}
     body = b"\x00\x00\x00\x00\x07" + datum(schema, change())
@@ -604,7 +604,7 @@ def test_a_registered_schema_whose_name_tells_no_table_k04_k60() -> None:
     assert values(only(decode(body, schemas=known, topics=OF_ORDERS)).row) == TEXTS
     waiting = only(decode(body, schemas=known))
     assert (waiting.kind, waiting.tbl) == ("fragment", None)
-    assert decoder().incomplete([waiting], "late")[0].code == "TABLE_UNTOLD"
+    assert decoder().incomplete([waiting], "late")[0].code == "TABLE_UNNAMED"
 
 
 def test_an_avro_container_and_an_embedded_schema_bring_their_schema_k06() -> None:
@@ -627,7 +627,7 @@ def test_bare_avro_is_read_by_the_only_schema_of_its_topic_that_fits_k06() -> No
     assert values(only(decode(body, schemas=schemas, **settings)).row) == TEXTS
     assert only(decode(body, **settings)).kind == "fragment"
     twin = registry_schema(3, "dbo.orders", 3, json.dumps(avro_schema({**FIELDS, "id": "long"})))
-    assert only(decode(body, schemas=[*schemas, twin], **settings)).code == "TABLE_UNTOLD"
+    assert only(decode(body, schemas=[*schemas, twin], **settings)).code == "TABLE_UNNAMED"
     assert only(decode(body, schemas=schemas)).code == "MESSAGE_INVALID", "only where the setting says so"
 
 

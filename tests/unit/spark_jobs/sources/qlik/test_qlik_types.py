@@ -63,7 +63,7 @@ def test_a_qlik_type_has_one_type_in_the_log_k12_k13_t43(described: tuple[str, i
         ("UINT8", 0, 2**64 - 1),
     ],
 )
-def test_the_log_type_holds_the_whole_range_k13(kind: str, lowest: int, highest: int) -> None:
+def test_the_log_type_holds_the_complete_range_k13(kind: str, lowest: int, highest: int) -> None:
     for value in (lowest, highest):
         assert converter(log_type(kind, 0, 0, 0))(str(value)) == value
 
@@ -84,4 +84,4 @@ def test_a_type_that_cannot_be_held_exactly_is_refused_by_name_k13(described: tu
     with pytest.raises(TerminalError) as raised:
         log_type(*described)
     assert raised.value.code == "TYPE_UNSUPPORTED"
-    assert repr(described[0]) in raised.value.what and "columns" in raised.value.way_out
+    assert repr(described[0]) in raised.value.what and "columns" in raised.value.next_step

@@ -98,7 +98,7 @@ def test_a_number_lands_as_another_one_exactly_or_not_at_all_g110() -> None:
         ("int", "timestamp"),
     ],
 )
-def test_a_choice_that_would_lose_what_the_source_tells_is_refused_g110(sql_type: str, chosen: str) -> None:
+def test_a_choice_that_would_lose_what_the_source_shows_is_refused_g110(sql_type: str, chosen: str) -> None:
     with pytest.raises(TerminalError, match="cannot land as") as refused:
         landed_as(sql_type, chosen)
     assert refused.value.code == "TYPE_UNSUPPORTED"
@@ -165,10 +165,10 @@ def test_a_name_means_its_column_in_any_case_g110() -> None:
 
 def test_a_numeric_without_digits_has_those_that_the_mirror_file_says_g110() -> None:
     """G-110, K-13, T-43: in messages, change tables and full loads; another choice gives it none."""
-    told = ColumnChoice(types=(("PRICE", "decimal(38,10)"),))
+    story = ColumnChoice(types=(("PRICE", "decimal(38,10)"),))
     columns = [*messages.COLUMNS[:2], ("price", "NUMERIC", 0, 0, 0, 0), messages.COLUMNS[3]]
     sent = messages.md(columns), messages.dt()
-    (row,) = messages.decode(*sent, tables=[MirroredTable("dbo.orders", ("id",), told)]).rows
+    (row,) = messages.decode(*sent, tables=[MirroredTable("dbo.orders", ("id",), story)]).rows
     assert (row.kind, row.code) == ("change", None)
     assert dict(one[:2] for one in json.loads(row.cols or ""))["price"] == "decimal(38,10)"
     other = ColumnChoice(types=(("price", "string"),))
@@ -177,7 +177,7 @@ def test_a_numeric_without_digits_has_those_that_the_mirror_file_says_g110() -> 
 
     data = [one._replace(type="NUMERIC") if one.name == "price" else one for one in change_rows.DATA]
     structure = Structure(change_rows.TABLE, (*change_rows.HEADERS, *data))
-    layout = RowLayout(structure, MirroredTable(change_rows.TABLE, ("id",), told), "header__")
+    layout = RowLayout(structure, MirroredTable(change_rows.TABLE, ("id",), story), "header__")
     assert dict(one[:2] for one in json.loads(layout.cols))["price"] == "decimal(38,10)"
 
 

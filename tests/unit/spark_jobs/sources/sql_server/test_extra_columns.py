@@ -20,7 +20,7 @@ EXTRA = extra_columns((name, f"_{name}") for name in NAMES)
 MOMENT = datetime(2026, 8, 7, 16, 30, 10, 123000, UTC)
 
 
-def told(op: str, marker: int, **given: Any) -> dict[str, Any]:
+def story(op: str, marker: int, **given: Any) -> dict[str, Any]:
     line = {"epoch": "guid", "pos": "A1:1:1", "committed": "2026-08-07T16:30:10.123Z", "transaction": "A1"} | given
     whole = {"batch": 1, "tbl": "dbo.t", "op": op, "origin": "f", "place": 0, **line}
     changes = pa.Table.from_pylist([whole], DATED_SCHEMA)
@@ -30,7 +30,7 @@ def told(op: str, marker: int, **given: Any) -> dict[str, Any]:
     rows = pa.Table.from_pylist([{"id": 1, "__rowMarker__": marker}], schema)
     found = with_extra(rows, changes, columns, "dbo.t")
     assert found.schema == schema
-    return {column.tells: found[column.name][0].as_py() for column in EXTRA if column.tells}
+    return {column.content: found[column.name][0].as_py() for column in EXTRA if column.content}
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def told(op: str, marker: int, **given: Any) -> dict[str, Any]:
         ("I", {"pos": "0000000000000000:1:1", "committed": None}, (None, None, "load", "A1")),
     ],
 )
-def test_a_row_tells_of_its_change_g118(op: str, given: dict[str, Any], expected: tuple[Any, ...]) -> None:
+def test_a_row_shows_of_its_change_g118(op: str, given: dict[str, Any], expected: tuple[Any, ...]) -> None:
     """G-118, K-18, G-45."""
-    assert tuple(told(op, 4, **given).values()) == (*expected, "dbo.t")
+    assert tuple(story(op, 4, **given).values()) == (*expected, "dbo.t")
 
 
 def test_a_delete_has_its_key_alone_f55() -> None:
     """F-55, G-118."""
-    assert {*told("D", 2).values()} == {None}
+    assert {*story("D", 2).values()} == {None}
 
 
 def test_loaded_rows_say_what_is_known_g118() -> None:

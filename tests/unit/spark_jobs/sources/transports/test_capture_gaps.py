@@ -95,7 +95,7 @@ def test_numbers_missing_inside_a_file_are_a_hole_c93(tmp_path: Path) -> None:
     assert (hole.what, hole.files[0]) == (f"numbers in {window(2)}", window(2))
 
 
-def test_a_hub_that_was_made_anew_is_a_hole_and_a_repetition_is_none_c93(tmp_path: Path) -> None:
+def test_a_hub_that_was_made_again_is_a_hole_and_a_repetition_is_none_c93(tmp_path: Path) -> None:
     put(tmp_path, window(1), range(40, 60))
     put(tmp_path, window(2), range(50, 70))
     assert found(tmp_path, {}) == []
@@ -135,7 +135,7 @@ def test_a_hole_that_does_not_close_in_time_stops_the_mirror_c93(tmp_path: Path)
         place.find(None, bound)
     error = caught.value
     assert error.code == "SOURCE_REWRITTEN"
-    assert "numbers 60 to 64" in error.what and repr(PARTITION) in error.what and "copy the missing" in error.way_out
+    assert "numbers 60 to 64" in error.what and repr(PARTITION) in error.what and "copy the missing" in error.next_step
     assert replace(place, gap_timeout_minutes=100).find(None, bound).waiting == [window(3)]
     first.unlink()
     assert [one.name for one in place.find(None, bound).ranges] == [window(3)]

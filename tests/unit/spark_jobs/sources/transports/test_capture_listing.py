@@ -93,7 +93,7 @@ def test_a_hole_behind_empty_windows_is_seen(storage: Storage | Disk, tmp_path: 
     assert holes(storage.place(), list_capture(storage.place(), bound, TODAY).files, bound) == []
 
 
-def test_another_layout_is_listed_whole(storage: Storage | Disk, tmp_path: Path) -> None:
+def test_another_layout_is_listed_complete(storage: Storage | Disk, tmp_path: Path) -> None:
     """S-08: nothing is known of its order."""
     content = put(tmp_path, "x.avro", range(3)).read_bytes()
     for name in ("2026/02/01/0.avro", "2026/03/01/0.avro"):
@@ -102,7 +102,7 @@ def test_another_layout_is_listed_whole(storage: Storage | Disk, tmp_path: Path)
     assert listed(storage, bound) == {*bound}
 
 
-def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G-62: nobody is to believe that it was looked into."""
     real = os.scandir
 
@@ -117,7 +117,7 @@ def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
         list_capture(tmp_path, {})
 
 
-def test_a_file_that_may_not_be_read_is_told_as_one_of_the_source(
+def test_a_file_that_may_not_be_read_is_reported_as_one_of_the_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-62: nobody has to write there."""

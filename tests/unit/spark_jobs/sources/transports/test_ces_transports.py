@@ -69,7 +69,7 @@ def test_a_capture_file_that_grows_is_read_up_to_its_bound_size(tmp_path: Path) 
     ]
 
 
-def test_a_truncated_capture_file_gives_what_is_whole_and_one_damage(tmp_path: Path) -> None:
+def test_a_truncated_capture_file_gives_what_is_complete_and_one_damage(tmp_path: Path) -> None:
     content = capture_bytes(BODIES)
     ends = blocks(content)
     header = len(capture_bytes([]))
@@ -125,7 +125,7 @@ def test_a_bound_file_that_is_gone_says_so(tmp_path: Path) -> None:
         with pytest.raises(TerminalError) as caught:
             list(attempt)
         assert caught.value.code == "SOURCE_REWRITTEN"
-        assert caught.value.way_out
+        assert caught.value.next_step
 
 
 def test_the_listing_is_sorted_and_leaves_out_what_is_not_finished(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_lines_are_placed_at_their_byte_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tail", "complete"), [(b'{"a": 1}', True), (b'{"a": 1', False), (b"12", False), (b"", True)])
-def test_a_last_line_needs_no_end_if_it_is_a_whole_object(tail: bytes, complete: bool, tmp_path: Path) -> None:
+def test_a_last_line_needs_no_end_if_it_is_a_complete_object(tail: bytes, complete: bool, tmp_path: Path) -> None:
     """Nothing can follow a whole object on its line; half a line, or a number, may still grow."""
     (tmp_path / "a.jsonl").write_bytes(b"{}\n" + tail)
     assert last_line_end(tmp_path / "a.jsonl", 0) == (3 + len(tail) if complete else 3)
@@ -330,7 +330,7 @@ def test_g32_a_file_that_kept_its_size_is_read_again_if_its_middle_may_be_anothe
     assert place.find(None, bound, lambda _: seen | again.versions).ranges == []
 
 
-def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_path: Path) -> None:
+def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_reported_once(tmp_path: Path) -> None:
     place = LineFiles(tmp_path, "bare")
     half = tmp_path / "half.jsonl"
     half.write_bytes(b'{"a":1}\n{"h')

@@ -19,7 +19,7 @@ from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.declaring import without_stop
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.table_stops import KEY_MENDED
+from open_mirroring.protocols.table_stops import KEY_CORRECTED
 
 Outdated = Literal["healed", "reloaded"]
 HIDDEN_CHANGES = having(Trait.HIDES_CHANGES)
@@ -84,9 +84,9 @@ def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     what = said + c.stop_code + ": " + c.stop_what
     ours = (c.mirror == mirror) & c.source.in_(sources)
     t.change_tables(db, ours & c.stop_code.in_(HIDDEN_CHANGES), stop_code=CHANGES_RECOVERED, stop_what=what)
-    mended = sa.select(c.id, c.source).where(ours & (c.stop_code == KEY_MENDED))
-    for table_id, source in db.execute(mended).tuples().all():
-        audit(db, mirror, source, "KEY_MENDED", {"healed": True})
+    corrected = sa.select(c.id, c.source).where(ours & (c.stop_code == KEY_CORRECTED))
+    for table_id, source in db.execute(corrected).tuples().all():
+        audit(db, mirror, source, "KEY_CORRECTED", {"healed": True})
         t.change_tables(db, c.id == table_id, **without_stop(db, mirror, source))
 
 
@@ -111,7 +111,7 @@ def _settle(
         rows = [{**common, **place._asdict(), "outcome": outcomes[place]} for place in fresh]
         db.execute(t.settled_letter.insert(), rows)
         named_none = sum(without_table.get(place, 0) for place in fresh)
-        values = {"homeless_rejects": c.homeless_rejects - named_none}
+        values = {"unnamed_rejects": c.unnamed_rejects - named_none}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
         _take_out(db, mirror, fresh)
     return fresh
@@ -254,7 +254,7 @@ def is_counted(ledger: Engine, mirror: str) -> bool:
     return all(counted for (counted,) in rows)
 
 
-def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
+def recount(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
     """Replace the open dead letters by those found in the log, unless a batch after *committed* was added.
 
     *letters* are those found, by batch.

@@ -22,7 +22,7 @@ from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.letters import Outdated, settle_outdated
+from open_mirroring.ledger.dead_letters import Outdated, settle_outdated
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from open_mirroring.changes.manifest import LetterPlace
-from open_mirroring.codes import next_step
+from open_mirroring.codes import next_step_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.changelog.reading import logged, query_files
 from spark_jobs.changelog.schema import CHANGE, REJECTED
-from spark_jobs.letters.open_letters import untyped_letters
+from spark_jobs.dead_letters.open_letters import untyped_letters
 
 _FILES_AT_ONCE = 256
 
@@ -42,9 +42,9 @@ class DeadLetter(NamedTuple):
     reason: str
 
     @property
-    def way_out(self) -> str:
+    def next_step(self) -> str:
         """The next step for an operator."""
-        return next_step(self.code)
+        return next_step_of(self.code)
 
 
 class ListedLetters(NamedTuple):
@@ -78,12 +78,12 @@ def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise TerminalError("ARGUMENT_INVALID", f"{file} exists already", way_out="name a new file") from None
+        raise TerminalError("ARGUMENT_INVALID", f"{file} exists already", next_step="name a new file") from None
     except OSError as error:
         raise TerminalError(
             "ACCESS_DENIED",
             f"{file} cannot be written: {error.strerror}",
-            way_out="name a file in a folder that you may write to",
+            next_step="name a file in a folder that you may write to",
         ) from error
     by_batch: dict[int, list[DeadLetter]] = {}
     for letter in letters:

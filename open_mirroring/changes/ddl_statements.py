@@ -35,7 +35,7 @@ class Statement(NamedTuple):
     at: str = ""
 
 
-class Told(NamedTuple):
+class SourceReport(NamedTuple):
     """What a source reports in addition to changes: signals by table and code, and DDL statements by table.
 
     *statements* None: the source reports none.
@@ -45,12 +45,12 @@ class Told(NamedTuple):
     statements: Mapping[str, Sequence[Statement]] | None = None
 
 
-ToldColumn = tuple[str | None, str]
+ColumnFate = tuple[str | None, str]
 """What became of a column: its present name, or None if it was dropped; and the position of the first statement
 involved."""
 
 
-def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ToldColumn | None:
+def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ColumnFate | None:
     """What DDL statements after the position *after* did to a column; None if that is nothing, or unclear.
 
     Several renames are followed. It is unclear if another column gets the name while this one still has it.
@@ -78,20 +78,20 @@ def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> 
     return None if name.casefold() == column.casefold() else (name, first)
 
 
-def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ToldColumn]:
+def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ColumnFate]:
     """The fates of columns that lost this name before another column got it, by the position of the loss (T-88).
 
     Only losses between the positions *first* and *last* count.
     """
-    found: dict[str, ToldColumn] = {}
+    found: dict[str, ColumnFate] = {}
     for one in statements:
         step = (one.columns or {}).get(column.casefold())
         if step is None or not first < one.place < last:
             continue
         later = [other for other in statements if other.place >= one.place]
-        told = what_became_of(column, "", later)
-        if told is not None and told[1] == one.place and any(_gives_name(column, other) for other in later):
-            found[one.place] = told
+        fate = what_became_of(column, "", later)
+        if fate is not None and fate[1] == one.place and any(_gives_name(column, other) for other in later):
+            found[one.place] = fate
     return found
 
 

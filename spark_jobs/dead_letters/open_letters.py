@@ -23,10 +23,10 @@ from open_mirroring.changes.manifest import (
 from open_mirroring.codes import Trait, having
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
+from open_mirroring.ledger.dead_letters import is_counted, recount, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.tables import grouped
-from open_mirroring.protocols.table_stops import KEY_MENDED
+from open_mirroring.protocols.table_stops import KEY_CORRECTED
 from open_mirroring.storage.object_path import Place
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
     with_key = {table.source for table in mirror.tables if table.key}
     # Even if the new key is none (G-69).
-    with_key |= {state.source for state in reader.tables().values() if state.stop_code == KEY_MENDED}
+    with_key |= {state.source for state in reader.tables().values() if state.stop_code == KEY_CORRECTED}
     settled = settled_letters(ledger, mirror.name)
     return open_letters(log_place(mirror), manifests, settled.keys(), with_key)
 
@@ -145,7 +145,7 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
         for x in found
     )
     bounded = {batch: bounded_letters(letters, LETTERS_SHOWN) for batch, letters in seen.items()}
-    count_anew(ledger, mirror.name, committed, bounded)
+    recount(ledger, mirror.name, committed, bounded)
 
 
 def covered_by(
@@ -163,7 +163,9 @@ def covered_by(
     return [letter for letter in letters if is_covered(letter.at)]
 
 
-def healed_tables(settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_anew: Collection[str]) -> list[str]:
+def healed_tables(
+    settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_again: Collection[str]
+) -> list[str]:
     """Tables whose unreadable keys were all read now: a *settled* dead letter hid one, and none that is left does."""
-    hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_anew)
+    hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_again)
     return sorted({letter.table for letter in settled if letter.hides_key and letter.table is not None} - hidden)

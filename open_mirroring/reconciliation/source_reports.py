@@ -9,9 +9,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.told_statements import Statement, Told
+from open_mirroring.changes.ddl_statements import SourceReport, Statement
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_told
+from open_mirroring.ledger.decisions import EXPLAINED_BY_DECISION, accept_statements
 from open_mirroring.ledger.documents import Documents
 from open_mirroring.protocols.table_losses import TABLE_EMPTIED, TABLE_RENAMED
 
@@ -33,8 +33,8 @@ _EVENTS = Documents[_Event]("event", _Event)
 _DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 
 
-def record_told(
-    ledger: Engine, mirror: str, load: str, told: Told, batches: Collection[int]
+def record_source_report(
+    ledger: Engine, mirror: str, load: str, report: SourceReport, batches: Collection[int]
 ) -> dict[tuple[str, str], str]:
     """Record what the control tables report; returns what is new, as text by (table, code).
 
@@ -42,14 +42,14 @@ def record_told(
     *load* is the epoch of the stream.
     """
     with ledger.begin() as db:
-        new = _record_signals(db, mirror, told.signals)
-        if told.statements is not None:
-            new |= _record_events(db, mirror, load, told.statements)
-        asking = _asking(db, mirror, batches) if told.statements else []
+        new = _record_signals(db, mirror, report.signals)
+        if report.statements is not None:
+            new |= _record_events(db, mirror, load, report.statements)
+        asking = _asking(db, mirror, batches) if report.statements else []
     for source in asking:
-        if statements := (told.statements or {}).get(source):
-            for column, what in accept_told(ledger, mirror, source, load, statements).items():
-                new[source, f"SCHEMA_TOLD {column!r}"] = what
+        if statements := (report.statements or {}).get(source):
+            for column, what in accept_statements(ledger, mirror, source, load, statements).items():
+                new[source, f"SCHEMA_REPORTED {column!r}"] = what
     return new
 
 
@@ -67,12 +67,12 @@ def signals_of(db: Connection, mirror: str) -> dict[str, dict[str, str]]:
 
 
 def _record_signals(db: Connection, mirror: str, signals: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
-    told: dict[str, dict[str, str]] = {}
+    reported: dict[str, dict[str, str]] = {}
     for (source, code), what in sorted(signals.items()):
-        told.setdefault(source, {})[code] = what
+        reported.setdefault(source, {})[code] = what
     known = _SIGNALS.of(db, mirror)
-    if known != told:
-        _SIGNALS.replace(db, mirror, told)
+    if known != reported:
+        _SIGNALS.replace(db, mirror, reported)
     return {(source, code): what for (source, code), what in signals.items() if code not in known.get(source, {})}
 
 
@@ -80,7 +80,7 @@ def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
     """The tables with changes in these batches, and those stopped until a column's change is explained."""
     m, b = t.mirrored_table.c, t.batch_table.c
     brought = sa.select(b.source).where(b.mirror == mirror, b.batch.in_(list(batches)))
-    may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_A_WORD))
+    may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_DECISION))
     return list(db.scalars(sa.select(m.source).where(m.mirror == mirror, may_ask).order_by(m.source)))
 
 
@@ -98,14 +98,14 @@ def _record_events(
         before = known.get(row.id, {})
         fresh = {} if before else {_LOOKED: _Event("", "", _BEFORE, "")}
         for one in statements.get(row.source, ()):
-            told = _event_of(one)
-            if told is None or (name := f"{one.place} {told[0]}") in {**before, **fresh}:
+            reported = _event_of(one)
+            if reported is None or (name := f"{one.place} {reported[0]}") in {**before, **fresh}:
                 continue
             lies_before = not before and not (row.source in firsts and firsts[row.source] < one.place)
             generation = _BEFORE if lies_before else row.generation
-            fresh[name] = _Event(one.place, told[0], generation, told[1])
+            fresh[name] = _Event(one.place, reported[0], generation, reported[1])
             if generation != _BEFORE:
-                found[row.source, told[0]] = told[1]
+                found[row.source, reported[0]] = reported[1]
         _EVENTS.put(db, row.id, fresh)
     return found
 

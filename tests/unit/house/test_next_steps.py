@@ -1,4 +1,4 @@
-"""Every code is in the one table, each of the table is told by somebody, and every error names its way out."""
+"""Every code is in the one table, each of the table is reported by somebody, and every error names its way out."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 @cache
 def nodes() -> tuple[list[tuple[str, ast.Call]], set[str]]:
     """The calls that tell a code, with their places, and every text of the product that may be a code."""
-    told: list[tuple[str, ast.Call]] = []
+    story: list[tuple[str, ast.Call]] = []
     texts = set[str]()
     for path in sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")):
         if path == ROOT / "open_mirroring" / "codes.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and name_of(node) in TELLING:
-                told.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
+                story.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
                 texts.add(node.value)
-    return told, texts
+    return story, texts
 
 
 def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
@@ -49,7 +49,7 @@ def name_of(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def test_every_code_that_is_told_is_in_the_table() -> None:
+def test_every_code_that_is_reported_is_in_the_table() -> None:
     found: dict[str, str] = {}
     for place, call in calls(*TELLING):
         at = TELLING[name_of(call)]
@@ -61,20 +61,20 @@ def test_every_code_that_is_told_is_in_the_table() -> None:
     assert {code: place for code, place in found.items() if code not in CODES} == {}
 
 
-def test_every_code_of_the_table_is_told_and_there_are_few() -> None:
+def test_every_code_of_the_table_is_reported_and_there_are_few() -> None:
     assert CODES.keys() - nodes()[1] == set()
     assert len(CODES) <= MOST, "what has the same cause and the same next step is one code"
 
 
-def test_every_stop_and_dead_letter_is_told_as_what_it_is() -> None:
+def test_every_stop_and_dead_letter_is_reported_as_what_it_is() -> None:
     for names, kind in ((("Refusal", "Damage"), Kind.LETTER), (("PlanStop", "stop_table"), Kind.STOP)):
-        told = {
+        story = {
             str(argument.value)
             for _, call in calls(*names)
             for argument in call.args[TELLING[name_of(call)] : TELLING[name_of(call)] + 1]
             if isinstance(argument, ast.Constant)
         }
-        assert told - codes.of_kind(kind) == set()
+        assert story - codes.of_kind(kind) == set()
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
@@ -86,22 +86,22 @@ def test_a_code_says_what_is_wrong_and_what_to_do(code: codes.Code) -> None:
     assert "reset" in code.next_step or not code.why_reset
 
 
-def test_what_the_product_does_by_a_code_fits_how_it_is_told() -> None:
+def test_what_the_product_does_by_a_code_fits_how_it_is_reported() -> None:
     stops, letters = codes.of_kind(Kind.STOP), codes.of_kind(Kind.LETTER)
     assert codes.WHY_RESET.keys() | codes.WHY_LOAD.keys() <= stops
     assert codes.having(Trait.HEALED_BY_COPY) | codes.having(Trait.OF_A_FILE) <= letters
-    assert codes.having(Trait.ASKS_SOMEBODY) <= codes.of_kind(Kind.HOLD)
+    assert codes.having(Trait.ASKS_OPERATOR) <= codes.of_kind(Kind.HOLD)
     assert codes.having(Trait.RESET_HELPS) <= codes.of_kind(Kind.LOSS)
     assert codes.having(Trait.BEFORE_A_LOAD) <= codes.WHY_LOAD.keys()
     assert all(codes.having(trait) for trait in Trait)
 
 
-def test_every_error_names_its_way_out() -> None:
+def test_every_error_names_its_next_step() -> None:
     silent = [
         place
         for place, call in calls(*ERRORS)
         if not place.startswith("plugins")
-        and not any(keyword.arg == "way_out" and not _is_empty(keyword.value) for keyword in call.keywords)
+        and not any(keyword.arg == "next_step" and not _is_empty(keyword.value) for keyword in call.keywords)
     ]
     assert silent == []
 
