@@ -195,7 +195,8 @@ class Spark(Section):
         default="256m",
         description="Work of up to this size, as in 64m or 1g, is done in the job's own process, which is quicker "
         "than starting Spark. A table in PostgreSQL counts an eighth of its bytes, change events a quarter. "
-        "0: Spark does everything.",
+        "A job that reads more than 32 MB of work shares it with helper processes, one for each further core, at most "
+        "three. Each of these processes may do four times `start_above`. 0: Spark does everything.",
     )
 
     @property

@@ -44,7 +44,7 @@ from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.part import Part, facts_of, merge
 from spark_jobs.extract.read_task import LogTarget, ReadTask, begin_log, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import own_processes, run_job, tasks_wanted
 from spark_jobs.sources.contract.decoded import BY_HAND, Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, QueriedTransport, SchemaLookup, Transport
 
@@ -268,7 +268,8 @@ class BatchWriting:
             for at, task in enumerate(tasks, first_task)
         ]
         size = self.format.work(self.transport, (bound for task in tasks for bound in task))
-        return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads, size)
+        work = partial(read, source)
+        return run_job(self.spark, f"extract batch {batch}", work, reads, size, own_processes=own_processes(size))
 
     def _check_partitions(self, manifest: Manifest) -> None:
         """Refuse more partitions than the mirror file names: transactions could be published in part."""
@@ -319,7 +320,8 @@ class BatchWriting:
         if isinstance(self.transport, QueriedTransport):
             return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
-        wanted = tasks_wanted(self.spark, self.format.work(self.transport, ranges), _TASKS_PER_CORE)
+        size = self.format.work(self.transport, ranges)
+        wanted = tasks_wanted(self.spark, size, _TASKS_PER_CORE, own_processes=own_processes(size))
         limit = max(1, min(_TASK_BYTES, -(-total // wanted)))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 THREADS = min(4, os.cpu_count() or 1)
 """The number of threads for tasks that mostly run outside of Python; more would need more memory."""
+_WORTH_PROCESSES = 32 * 2**20
+"""A second process takes a third of a second to start; decoding so many bytes takes two of these."""
+_HELPED = 4
+"""How many times `spark.start_above` each of several processes does without Spark.
+
+Spark on the same machine has the same cores and is not quicker: it read 1 million change events in 11 s, two processes
+read them in 6 s.
+"""
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -49,21 +57,26 @@ def session_on_demand(mirror: Mirror, job: str) -> SparkSession:
     return cast("SparkSession", SessionOnDemand(f"{mirror.name} {job}", mirror.spark.most_without_spark))
 
 
-def needs_spark(spark: SparkSession, size: int) -> bool:
-    """Whether work of about *size* bytes goes to Spark's workers instead of this process."""
-    return not isinstance(spark, SessionOnDemand) or size > spark.most_without
+def needs_spark(spark: SparkSession, size: int, own_processes: int = 0) -> bool:
+    """Whether work of about *size* bytes goes to Spark's workers instead of this process, or *own_processes*."""
+    return not isinstance(spark, SessionOnDemand) or size > spark.most_without * max(1, _HELPED * own_processes)
 
 
-def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int = 0) -> int:
+def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int = 0, own_processes: int = 0) -> int:
     """The number of tasks for work of *size* bytes: *per_core* for each core of Spark.
 
-    Without Spark it is one, or *per_core* for each of *own_threads*.
+    Without Spark it is one, or *per_core* for each of *own_threads* or *own_processes*.
     """
-    if not needs_spark(spark, size):
-        return per_core * own_threads or 1
+    if not needs_spark(spark, size, own_processes):
+        return per_core * (own_threads or own_processes) or 1
     from spark_jobs.runtime.worker_tasks import parallelism
 
     return per_core * parallelism(spark)
+
+
+def own_processes(size: int) -> int:
+    """The number of processes that share work of *size* bytes without Spark; 0 if it is too little for a second one."""
+    return THREADS if size > _WORTH_PROCESSES and THREADS > 1 else 0
 
 
 def run_job(
@@ -73,20 +86,25 @@ def run_job(
     tasks: Sequence[Task],
     size: int,
     own_threads: int = 1,
+    own_processes: int = 0,
 ) -> list[Result]:
     """Run *function* for each task; returns the results in order.
 
     *tasks* are plain values, *size* is about how many bytes they read together. Results must be small, because rows
-    never cross between the JVM and Python. Without Spark, *own_threads* threads of this process run them. Raises a
-    task's own error unchanged, that of the first if several fail.
+    never cross between the JVM and Python. Without Spark, *own_threads* threads of this process run them, or
+    *own_processes* processes. Raises a task's own error unchanged, that of the first if several fail.
     """
     if not tasks:
         return []
     work = _ErrorsAsValues(function)
-    if needs_spark(spark, size):
+    if needs_spark(spark, size, own_processes):
         from spark_jobs.runtime.parcels import sealed_outcomes
 
         found = sealed_outcomes(spark, description, work, tasks)
+    elif min(own_processes, len(tasks)) > 1:
+        from spark_jobs.runtime.helper_processes import helped
+
+        found = helped(work, tasks, own_processes)
     elif min(own_threads, len(tasks)) > 1:
         with ThreadPoolExecutor(own_threads) as pool:
             found = list(pool.map(work, tasks))

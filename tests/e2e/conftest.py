@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.runtime import tasks
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -17,7 +19,10 @@ def spark(spark_on_demand: SparkSession) -> SparkSession:
 
 
 @pytest.fixture(params=["own process", "Spark"])
-def executor(request: pytest.FixtureRequest) -> SparkSession:
-    """The session for tests whose results must be equal whoever computes."""
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The session for tests whose results must be equal whoever computes; "helpers" shares the least work."""
+    if request.param == "helpers":
+        monkeypatch.setattr(tasks, "_WORTH_PROCESSES", -1)
+        monkeypatch.setattr(tasks, "THREADS", 3)
     session: SparkSession = request.getfixturevalue("spark_workers" if request.param == "Spark" else "spark_on_demand")
     return session

@@ -56,6 +56,8 @@ def assert_mirrored(pipeline: Pipeline, expected: History) -> None:
         ("c", "json", 0, "wrapped", 5, "own process"),
         ("b", "avro", 1, "wrapped", 2, "own process"),
         ("c", "avro", 0, "wrapped", 4, "own process"),
+        ("c", "json", 0, "wrapped", 5, "helpers"),
+        ("b", "avro", 1, "wrapped", 2, "helpers"),
         ("c", "json", 1, "bare", 2, "Spark"),
         ("c", "avro", 0, "wrapped", 2, "Spark"),
     ],
