@@ -28,22 +28,22 @@ If a format marks the first change of each transaction, it is the position ``maj
 class Completeness(NamedTuple):
     """What is known after a batch about where the change log is complete.
 
-    *partitions* is how many partitions of the source contain changes, *told* the highest commit that each has shown.
+    *partitions* is how many partitions of the source contain changes, *highest* the highest commit that each has shown.
     *below* is by stream the position below which everything is complete; only streams that every partition has shown
     are in it. *reads* are the places from which the source was read.
     """
 
     partitions: int
-    told: HighestMajors
+    highest: HighestMajors
     below: Mapping[str, str]
     reads: Reads = MappingProxyType({})
 
-    def told_at(self, reads: Reads) -> HighestMajors:
+    def highest_at(self, reads: Reads) -> HighestMajors:
         """The highest commits by partition, or none if a former place is no longer read (G-142).
 
         The partitions of a former place show nothing new and would hold the complete position back for ever.
         """
-        return {} if places_left(self.reads, reads) else self.told
+        return {} if places_left(self.reads, reads) else self.highest
 
     def position(self, ordinals: Mapping[str, int]) -> str | None:
         """The complete position of a table as ``epoch:major``, comparable over its streams; None if there is none.
@@ -64,18 +64,18 @@ class Completeness(NamedTuple):
 
 def advance(
     before: Completeness | None,
-    told: HighestMajors,
+    highest: HighestMajors,
     partitions: int,
     waiting: Iterable[tuple[str, str]],
     reads: Reads = MappingProxyType({}),
 ) -> Completeness:
     """Compute the completeness after a batch from the one before. A complete position never falls.
 
-    *told* are the highest commits of this batch. *waiting* contains stream and commit of every event that lacks pieces;
-    an empty commit is unknown and keeps every position where it is.
+    *highest* are the highest commits of this batch. *waiting* contains stream and commit of every event that lacks
+    pieces; an empty commit is unknown and keeps every position where it is.
     """
-    merged = {name: dict(epochs) for name, epochs in (before.told_at(reads) if before else {}).items()}
-    for name, epochs in told.items():
+    merged = {name: dict(epochs) for name, epochs in (before.highest_at(reads) if before else {}).items()}
+    for name, epochs in highest.items():
         seen = merged.setdefault(name, {})
         for epoch, major in epochs.items():
             seen[epoch] = max(major, seen.get(epoch, ""))

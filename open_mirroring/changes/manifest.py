@@ -206,7 +206,7 @@ SENT_BY = "(sent by)"
 """Replaces the topic of an :class:`AnnouncedSchema` that records the sender of a table's changes instead of a
 structure."""
 
-OLD_KEYS_MISSING = "(keys untold)"
+OLD_KEYS_MISSING = "(old keys missing)"
 """Replaces the topic of an :class:`AnnouncedSchema` that records updates of a table without the former key of their
 row."""
 

@@ -198,7 +198,7 @@ class ExtractLedger:
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
         text = t.first(self._engine, query.where(m.name == self._mirror))
-        return set() if text is None else {*Completeness.from_json(text).told_at(reads)}
+        return set() if text is None else {*Completeness.from_json(text).highest_at(reads)}
 
     def schemas(self) -> list[AnnouncedSchema]:
         """All table structures that the source announced in committed batches, oldest first."""

@@ -26,7 +26,7 @@ from open_mirroring.ledger.tables import metadata
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision of the migrations. It is repeated here because importing Alembic is slow."""
 _BUSY_SECONDS = 60
 _LOOK_SECONDS = 10

@@ -159,7 +159,7 @@ def _marks(mirror: Mirror, reader: LedgerReader, tables: Mapping[str, TableState
     seen = reader.highest_of(dict.fromkeys(tables, committed))
     is_kept = mirror.consistency == "transaction"
     complete = reader.completeness(committed) if is_kept else None
-    majors_seen = complete.told_at(mirror.reads) if complete else {}
+    majors_seen = complete.highest_at(mirror.reads) if complete else {}
     shown = sum(any(majors.values()) for majors in majors_seen.values())
     none_yet = f"none yet: {shown} of {mirror.source.ordered_partitions} partitions have shown a commit"
     found = {}

@@ -278,7 +278,7 @@ def test_messages_whose_place_is_unknown_hold_the_position_k_80() -> None:
     """K-05, K-80: messages that wait for their structure may lie anywhere above what was complete before them."""
     known = advance(None, {"t/0": {"e": "05"}}, 1, [])
     held = advance(known, {"t/0": {"e": "09"}}, 1, [("", "")])
-    assert held.position({"e": 0}) == "000000:05" and held.told == {"t/0": {"e": "09"}}
+    assert held.position({"e": 0}) == "000000:05" and held.highest == {"t/0": {"e": "09"}}
     assert advance(held, {}, 1, []).position({"e": 0}) == "000000:09"
 
 

@@ -76,7 +76,7 @@ class QlikMessageSettings(NamedTuple):
     max_message_bytes: int = 16 * 2**20
 
 
-UNKNOWN = "untold:"
+UNKNOWN = "unknown:"
 """Prefix of ``fragment_of`` for messages that name no table and wait for their structure."""
 
 BY_KEY = ":key:"

@@ -70,16 +70,16 @@ def test_a_ledger_of_an_earlier_revision_is_migrated(
     open_ledger(ledger_url)
     migration = (
         "import sqlalchemy as sa\nfrom alembic import op\n"
-        "revision = '0003'\ndown_revision = '0002'\n"
+        "revision = '0004'\ndown_revision = '0003'\n"
         "def upgrade():\n    op.create_table('later', sa.Column('id', sa.Integer, primary_key=True))\n"
     )
-    (tmp_path / "0003_later.py").write_text(migration, encoding="utf-8")
+    (tmp_path / "0004_later.py").write_text(migration, encoding="utf-8")
     config = opening._alembic()
     versions = f"{config.get_main_option('script_location')}/versions"
     config.set_main_option("path_separator", "os")
     config.set_main_option("version_locations", f"{versions}{os.pathsep}{tmp_path}")
     monkeypatch.setattr(opening, "_alembic", lambda: config)
-    monkeypatch.setattr(opening, "HEAD", "0003")
+    monkeypatch.setattr(opening, "HEAD", "0004")
     for _ in range(2):
         ledger = open_ledger(ledger_url)
     assert [(kind, subject.name) for kind, subject, *_ in differences(ledger)] == [("remove_table", "later")]

@@ -5,7 +5,7 @@ The first migration follows this one. Until the release a change of the tables r
 a ledger of an earlier state is refused, and not misread.
 """
 
-revision = "0002"
+revision = "0003"
 down_revision = None
 
 
