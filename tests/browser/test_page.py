@@ -241,14 +241,19 @@ class Operator:
 
 
 def a_dropped_column(ada: Operator) -> None:
-    ada.reads(ORDERS, "it may have been renamed", "price is gone", "Nothing is published until the stop is lifted")
+    ada.reads(
+        ORDERS,
+        "the column was renamed, or one was dropped and one added",
+        "price is gone",
+        "Nothing is published until the stop is lifted",
+    )
     ada.decides("Columns were dropped", "price")
     ada.reads("Cleared: RENAME_POSSIBLE", "PASS")
     ada.finds_nothing_wrong(clicks=3)
 
 
 def a_lost_file(ada: Operator) -> None:
-    ada.reads(ORDERS, "A published file is missing", "2", "move that very file back")
+    ada.reads(ORDERS, "A published file is missing", "2", "move the same file back")
     assert "--number 2 " in ada.copies("repair")
     (ada.made.folder / "lost").rename(ada.made.path(2))
     ada.clicks_on("button", "Look again now")
@@ -256,7 +261,7 @@ def a_lost_file(ada: Operator) -> None:
 
 
 def an_unreadable_message(ada: Operator) -> None:
-    ada.reads(PAYMENTS, "A message does not have the source's format", "cut after 2,048 bytes")
+    ada.reads(PAYMENTS, "A message does not have the format of the source", "cut after 2,048 bytes")
     ada.reads("rows at the target may be missing or out of date", "deliver an intact copy")
     assert ada.copies("replay-dead-letters").endswith(f"--table {PAYMENTS}")
     ada.decides("Accept all of MESSAGE_INVALID as lost")
@@ -264,7 +269,7 @@ def an_unreadable_message(ada: Operator) -> None:
 
 
 def a_paused_target(ada: Operator) -> None:
-    ada.reads("and 1 more table", "Mirroring of the target's database is paused", "Resume the capacity")
+    ada.reads("and 1 more table", "The Fabric capacity is paused", "Resume the Fabric capacity")
     assert ada.page.get_by_role("article").count() == 1, "what all tables have is one problem"
     ada.clicks_on("button", "Look again now")
     ada.finds_nothing_wrong(clicks=1)

@@ -111,8 +111,10 @@ def triggers() -> Mapping[int, tuple[dict[str, Any], list[str]]]:
 
 
 @pytest.fixture
-def emptied(metadata_database: None) -> Iterator[None]:
+def emptied(metadata_database: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without watchers and DAGs of other tests, and leaving none."""
+    # Airflow would keep the DAG of the same name that another test parsed in the last 30 s.
+    monkeypatch.setenv("AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL", "0")
 
     def empty() -> None:
         with create_session() as session:

@@ -148,7 +148,7 @@ def test_a_stopped_table_fails_the_run_by_name_with_code_and_next_step(
     with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.orders: FOREIGN_ITEM") as caught:
         _leaf(mirror).execute(task_context)
     assert "dbo.customers" not in str(caught.value)
-    assert "find out who put it there" in caught.value.next_step
+    assert "find out who put the file there" in caught.value.next_step
 
 
 def test_a_table_that_publishing_stopped_fails_the_run_even_if_it_looks_well_now(

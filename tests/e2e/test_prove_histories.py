@@ -19,7 +19,7 @@ from tests.ces_messages import event
 from tests.e2e.test_first_day import declare, declare_mirror
 from tests.e2e.test_history_tables import HISTORY, LOAD, ORDERS, SCD2, TABLES, VERSIONS, Versions
 from tests.e2e.test_kept_rows import COLS
-from tests.e2e.test_kept_rows import told as told_at_once
+from tests.e2e.test_kept_rows import scene as sent_at
 from tests.shaped_tables import FORMS, mirrored
 from workload_generator.history import SHOP_TABLES, random_history
 
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 def told(*parts: Any) -> bytes:
     """A change, committed in the second of its position."""
-    return timed(told_at_once(*parts), parts[-1])
+    return timed(sent_at(*parts), parts[-1])
 
 
 def timed(message: bytes, at: int) -> bytes:

@@ -221,7 +221,7 @@ def test_an_export_is_read_or_refused_by_its_cause(tmp_path: Path) -> None:
         ("tables:\n  - source: dbo.a\n   key: [id]\n", 8, "expected <block end>"),
         ("tables:\n  - source: dbo.a\n    key:[id]\n", 8, "expected ':'"),
         ("tables:\n  - source: dbo.a\n    key: [id\n", 8, "expected ',' or ']'"),
-        ("tables:\n  - source: dbo.a\n    types: {on: string}\n", 8, "a date or a yes/no"),
+        ("tables:\n  - source: dbo.a\n    types: {off: string}\n", 8, "a date or a yes/no"),
         ("tables:\n  - source: dbo.a\n    keey: [id]\n", 8, "did you mean 'key'?"),
     ],
 )

@@ -21,7 +21,7 @@ def test_a_long_job_shows_how_many_tasks_are_done_and_how_long_the_rest_takes(
     spark: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Spark's own count of finished tasks: a backfill of hours reads in one job."""
-    monkeypatch.setattr("spark_jobs.runtime.worker_tasks._TELL_SECONDS", 0.2)
+    monkeypatch.setattr("spark_jobs.runtime.worker_tasks._REPORT_SECONDS", 0.2)
     caplog.set_level(logging.INFO)
     assert run_job(spark, "read hours", _slow, [0.3] * 8, 0) == [0.3] * 8
     story = [re.fullmatch(r"read hours: (\d) of 8 tasks done(, about \d+ s left)?", r.message) for r in caplog.records]
