@@ -117,7 +117,7 @@ class ColumnChoice(NamedTuple):
         return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """The names and patterns in `columns`, `exclude` and `rename` that match none of *names*."""
+        """The names and patterns under `columns` (with `exclude` and `rename`) that match none of *names*."""
         names = [*names]
         patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
         return [*dict.fromkeys([*self.absent(names), *fitting_none(patterns, names)])]

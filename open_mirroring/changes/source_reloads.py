@@ -51,7 +51,7 @@ class NewestLoad:
         return replace(self, stream_from=max(self.stream_from, stream_from))
 
     def is_older(self, epoch: str, position: str) -> bool:
-        """Whether a change is older than the load; False for loaded rows, whose place in the partition decides."""
+        """Whether a change is older than the full load; False for rows of a full load, which have no position."""
         return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
 
     def lists_behind(self, lists: Mapping[str, Places]) -> dict[str, Places]:

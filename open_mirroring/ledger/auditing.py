@@ -28,7 +28,7 @@ class Reason(NamedTuple):
 
 
 def audit(db: Connection, mirror: str, source: str | None, event: str, detail: Mapping[str, Any]) -> None:
-    """Write an audit entry, inside a running transaction; *source* is None if it concerns the entire mirror."""
+    """Write an audit entry, inside a running transaction; *source* is None if the entry concerns the entire mirror."""
     db.execute(
         t.audit.insert().values(
             at=datetime.now(UTC),

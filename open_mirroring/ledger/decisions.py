@@ -1,8 +1,8 @@
-"""Decisions of operators: clear a stop whose cause is fixed, accept a stream, a table or a change of structure.
+"""Decisions of operators: clear a stop whose cause is fixed; accept a stream, a table or a change of structure.
 
-Each decision is one transaction: it changes the stop, raises the row's version, and writes who decided, what and why
-into the audit trail. A request id that was used before returns the first outcome (G-30). Impossible decisions raise
-``COMMAND_REFUSED``.
+Each decision is one transaction. The transaction changes the stop, raises the version of the ledger row, and writes who
+decided, what and why into the audit trail. If a request id was used before, the outcome of that first request is
+returned (G-30). A decision that is impossible at present raises ``COMMAND_REFUSED``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class OpenStop(NamedTuple):
 
 
 def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
-    """All stops of a mirror in the ledger: that of its reading first, then those of tables, sorted by name."""
+    """All stops of a mirror in the ledger: first the stop of reading, then the stops of tables, sorted by table."""
     c, m = t.mirrored_table.c, t.mirror.c
     of_tables = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(c.mirror == mirror)
     of_mirror = sa.select(m.stop_code, m.stop_what).where(m.name == mirror, m.stop_code.is_not(None))
@@ -83,10 +83,10 @@ def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
 
 
 def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a table, and return it.
+    """Clear the stop of a table, and return the cleared stop.
 
-    If the table is stopped because the target's row count fell (``TARGET_RESTARTED``), the former count is forgotten
-    instead.
+    A stop ``TARGET_RESTARTED`` (the target's row count fell) is cleared by forgetting the former row count, so that the
+    next inspection does not compare with it.
     """
 
     def effect(db: Connection, row: Any) -> Effect:
@@ -106,7 +106,10 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Accept a new table of a pattern with `new_tables: ask`, so that it is published (G-71). Returns its old stop."""
+    """Accept a new table that a pattern with `new_tables: ask` found, so that it is published (G-71).
+
+    Returns the stop that ended.
+    """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
@@ -122,7 +125,7 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Accept the newest full load of a table's Qlik task (G-125). Returns the stop, which the next run ends."""
+    """Accept the newest full load of a table by its Qlik task (G-125). Returns the stop, which the next run ends."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
@@ -139,10 +142,11 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
 def accept_epoch(
     ledger: Engine, mirror: str, source: str, epoch: str, reason: Reason, *, request: str = ""
 ) -> tuple[int, OpenStop | None, tuple[str, ...]]:
-    """Accept a stream of a table as its newest: all its positions are above those of earlier streams (G-01).
+    """Accept a stream as the newest one of a table: all its positions are above those of earlier streams (G-01).
 
-    Returns a tuple: the stream's number, the stop that ended (None as long as other streams are unknown), and these
-        other streams.
+    A stream is one enabling of streaming or one Qlik full load. Returns a tuple: the number that the stream gets, the
+    stop that ended, and the streams that no operator has accepted yet. As long as there are such streams, no stop ends
+    (None).
     """
     epoch = epoch.strip().lower()
 
@@ -179,9 +183,9 @@ def accept_schema(
 ) -> OpenStop | None:
     """Record that columns were dropped at the source, or that one was renamed. Returns the stop that ended, or None.
 
-    It applies to all changes logged until now (G-60). After a rename the table stays stopped until it is loaded again,
+    The decision applies to all changes logged until now (G-60). After a rename the table stays stopped until a reset,
     because unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` if the newest changes still
-    contain a column.
+    contain one of the columns.
     """
     named = ", ".join(columns)
 
@@ -205,10 +209,11 @@ def accept_schema(
 def accept_statements(
     ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]
 ) -> dict[str, str]:
-    """Accept what the source's DDL history shows about missing columns (T-84). Returns by column what happened to it.
+    """Record what the source's DDL statements show about missing columns (T-84). Returns by column what became of it.
 
-    A table with a renamed column stops when it is published (G-61). Skipped are columns with a decision, and those
-    whose last row is not of the Qlik load *load* (T-31).
+    A table with a renamed column stops when it is published (G-61). Columns on which an operator has decided are
+    skipped. So are columns whose last row is not of the full load *load* by the Qlik task, to which the statements
+    belong (T-31).
     """
     found: dict[str, str] = {}
 
@@ -269,7 +274,10 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
 
 def unknown_epochs(db: Connection, row: Any) -> set[str]:
-    """The streams with logged changes of a table whose order is unknown. *row* is the table's ledger row."""
+    """The streams of a table that have logged changes, but no number yet, so that their order is unknown.
+
+    *row* is the table's ledger row.
+    """
     b = t.batch_table.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
     return {epoch for epoch in {*logged} - EPOCHS.of(db, row.id).keys() if not is_load_epoch(epoch)}

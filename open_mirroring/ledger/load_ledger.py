@@ -1,6 +1,6 @@
 """Stores the load plan of a table: the parts (chunks) of its initial load, fixed before the first one is read.
 
-Each published chunk is marked as done, so a load that was interrupted continues with the next chunk.
+Each published chunk is marked as done, so an initial load that was interrupted continues with the next chunk.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What an initial load reads, and which parts are done; the id of a chunk is its index in *chunks*.
+    """What an initial load reads, and which of its parts (chunks) are done; the id of a chunk is its index in *chunks*.
 
-    *settings* are the mirror file's when the load began. With *together*, all chunks are published at once, because
-    their keys are checked for duplicates only over all of them. Changes of batches after *hand_over_batch* are
-    published over the load (G-08). *shortest* is the length in bytes of the shortest value, for columns that the source
-    may pad (G-86). *extra* are the columns of `extra_columns` (G-118).
+    *settings* are those of the mirror file when the load began. With *together*, all chunks are published at once,
+    because duplicate keys can only be found over all of them. Changes of batches after *hand_over_batch* are published
+    over the rows of the load (G-08). *shortest* has, for columns whose values the source may pad, the length in bytes
+    of the shortest value (G-86). *extra* are the columns of the setting `extra_columns` (G-118).
     """
 
     settings: str
@@ -46,7 +46,7 @@ class LoadPlan:
 
     @property
     def schema(self) -> TableSchema:
-        """The columns at the target."""
+        """The columns of the table at the target."""
         return TableSchema((*(column.landing for column in self.columns), *self.extra))
 
     @property
@@ -83,12 +83,13 @@ def chunks_of(text: str) -> tuple[int, ...]:
 
 
 class HandOver(NamedTuple):
-    """What the log contains of a table when its initial load begins.
+    """What the change log contains of a table when its initial load begins.
 
-    *batch* is the newest committed one. Batches up to *log_from* cannot be used since the last reset, or were dropped.
-    *highest* is the table's highest position in its newest stream, None before its first change; *highest_before* that
-    up to *log_from*, over all tables if this one was not mirrored for some time; *own_before* the same for this table
-    only. *begins_stream*: the entire newest stream is published over the load (G-128).
+    *batch* is the newest committed batch. Batches up to *log_from* were dropped, or cannot be used since the last
+    reset. *highest* is the table's highest position in its newest stream (one enabling of streaming or one Qlik full
+    load); None before its first change. *highest_before* is the highest position in the batches up to *log_from*: of
+    this table, or of all tables if this one was not mirrored for some time. *own_before* is the same for this table
+    only. If *begins_stream*, all changes of the newest stream are published over the rows of the load (G-128).
     """
 
     generation: int
@@ -101,10 +102,10 @@ class HandOver(NamedTuple):
 
     @property
     def above(self) -> str | None:
-        """A text above the newest logged transaction; None before the first reset.
+        """A sort key behind the newest logged transaction; None before the first reset.
 
-        Changes above it are published over the load. That transaction was committed before the source is read, so the
-        load contains all its changes.
+        Changes above this sort key are published over the rows of the load. The newest logged transaction was committed
+        before the load reads the source, so the load contains all changes of this transaction.
         """
         return None if self.generation == 1 else above(self.highest)
 
@@ -117,9 +118,9 @@ class LoadLedger:
         self._mirror = mirror
 
     def hand_over(self, table_id: str) -> HandOver:
-        """What the log contains of a table now; to be called before its source is read (G-08).
+        """What the change log contains of a table now; to be called before the load reads the table's source (G-08).
 
-        Raises ``CHANGED_MEANWHILE`` if a batch bound before the table's reset is not in the log yet.
+        Raises ``CHANGED_MEANWHILE`` if a batch that was bound before the table's reset is not in the change log yet.
         """
         c, b = t.mirrored_table.c, t.batch_table.c
         with self._engine.connect() as db:
@@ -146,7 +147,7 @@ class LoadLedger:
         return "" if found is None else found.highest
 
     def note_refused(self, table_id: str, why: str | None) -> None:
-        """Store why the load of a table cannot begin or continue; None once it can."""
+        """Store why the initial load of a table cannot begin or continue; *why* is None once the load can."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_refused=why))
@@ -163,11 +164,11 @@ class LoadLedger:
             return t.change_tables(db, (c.id == table_id) & (c.load_state == "pending"), **values) == 1
 
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None, doubt: str = "") -> bool:
-        """Store a load plan, and the position from which changes follow it; False if the table has a plan already.
+        """Store a load plan, and the position *stream_from*. False if the table has a plan already.
 
-        After a reset, column lists of changes that the load replaces are forgotten. Changes below *stream_from* are in
-        the load; None: all changes are published. *doubt* is why the load may lack logged changes; empty if it does
-        not.
+        Changes below *stream_from* are in the initial load; None means that no change is, so that all are published
+        over its rows. After a reset, the column lists of changes that the load replaces are deleted. *doubt* is the
+        reason why the load may lack logged changes; empty if there is none.
         """
         c = t.mirrored_table.c
         unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)

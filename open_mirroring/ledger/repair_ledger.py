@@ -1,6 +1,6 @@
 """Records repairs, which publish a lost file number again: requested, sealed and done, as entries of the audit trail.
 
-Each entry is written before its effect, so an interrupted repair continues.
+Each entry is written before the step that it describes, so a repair that was interrupted is continued.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RepairLedger:
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:
-        """Record a request for a repair. Returns its outcome if it is finished already, else None."""
+        """Record a request for a repair. Returns the outcome if the request is finished already, else None."""
         with self._engine.begin() as db:
             locked_table(db, self._mirror, source)
             found = requests.known(db, self._mirror, asked)
@@ -56,7 +56,7 @@ class RepairLedger:
             self._write(db, source, REQUESTED, generation, number, detail)
 
     def seal(self, source: str, generation: int, number: int, staged: StagedFile) -> None:
-        """Record the one staged file that may get the number."""
+        """Record the one staged file that may get the lost file number."""
         with self._engine.begin() as db:
             self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
 

@@ -1,4 +1,8 @@
-"""The SQL tables of the ledger, and an upsert. Positions are texts inside their stream, structured values are JSON."""
+"""The SQL tables of the ledger, and an upsert.
+
+Positions are stored as strings inside their stream (one enabling of streaming or one Qlik full load), structured values
+as JSON.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ class WholeNumber(TypeDecorator[int]):
 
 
 class Moment(TypeDecorator[datetime]):
-    """SQL type for a time in UTC that is returned with its zone: SQLite does not store it."""
+    """SQL type for a time in UTC. The returned time has its zone, which SQLite does not store."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -351,9 +355,9 @@ def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> int:
-    """Change rows of mirrored tables and raise their versions. Returns how many rows matched.
+    """Change ledger rows of mirrored tables and raise their versions. Returns how many rows matched.
 
-    Processes that work with the former version of a row cannot write it any more.
+    Processes that read a row before the change cannot write the row any more.
     """
     statement = mirrored_table.update().where(which).values(version=mirrored_table.c.version + 1, **values)
     return db.execute(statement).rowcount
@@ -362,7 +366,10 @@ def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> 
 def upsert(
     db: Connection, table: Table, rows: Sequence[dict[str, Any]], *, keys: Sequence[str], update: Sequence[str]
 ) -> None:
-    """Insert rows; where *keys* exist, overwrite the columns *update*, or keep the row if there are none."""
+    """Insert rows.
+
+    Where a row with the same *keys* exists, overwrite its columns *update*; without *update*, keep the row.
+    """
     if not rows:
         return
     statement = import_module(f"sqlalchemy.dialects.{db.dialect.name}").insert(table)

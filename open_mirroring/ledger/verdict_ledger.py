@@ -19,7 +19,7 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, DeepFin
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:
-    """Store the newest verdict of each table by id, with the highest confirmed file number at that time."""
+    """Store the newest verdict of each table by id, with the highest file number that was confirmed at that time."""
     now = datetime.now(UTC)
     with ledger.begin() as db:
         for table_id, (finding, row) in findings.items():
@@ -51,10 +51,11 @@ _LIFTING = ("RESUMED", "EPOCH_ACCEPTED", "SCHEMA_ACCEPTED")
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What an inspection remembers for the next one, stored in the evidence of its verdict.
+    """What an inspection of a table remembers for the next one, stored in the evidence of its verdict.
 
-    *metadata_etag* is the ETag of the table's ``_metadata.json``; empty if there was none. *counted_rows* is the
-    highest row count that the target reported for this *generation* (a reset begins the next).
+    *metadata_etag* is the ETag of the table's ``_metadata.json``; empty if the file did not exist. *counted_rows* is
+    the highest row count that the target reported for this *generation* of the table (a reset begins the next
+    generation).
     """
 
     metadata_etag: str = ""
@@ -62,11 +63,11 @@ class Remembered(msgspec.Struct, frozen=True):
     counted_rows: int = 0
 
     def counted(self, generation: int) -> int:
-        """The highest count for a generation; 0 if none is remembered."""
+        """The highest row count for a generation; 0 if no count of this generation is remembered."""
         return self.counted_rows if generation == self.generation else 0
 
     def evidence(self) -> dict[str, object]:
-        """The entries of the evidence that store it."""
+        """The remembered values as entries for the evidence of a verdict."""
         return {name: kept for name, kept in msgspec.structs.asdict(self).items() if kept and name != "generation"}
 
 
@@ -79,9 +80,9 @@ def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
 
 
 def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
-    """Forget the target's former row count of a table that is stopped because that count fell.
+    """Forget the former row count of the target table, if the table is stopped because its row count fell.
 
-    Returns what was found and when; None if the table is not stopped for that.
+    Returns what was found and when; None if the table is not stopped for this reason.
     """
     kept = VERDICTS.one(db, table_id)
     if kept is None or kept.code != TARGET_RESTARTED:
@@ -93,9 +94,9 @@ def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
 def record_deep_findings(
     ledger: Engine, mirror: str, found: Iterable[tuple[DeepFinding, TableState | None]]
 ) -> set[str]:
-    """Write findings of the deep check into the audit trail. Stop tables whose findings ask for it; returns their ids.
+    """Write findings of the deep check into the audit trail, and stop tables whose findings require a stop.
 
-    Tables that were reset since the check are skipped.
+    Returns the ids of the stopped tables. Tables that were reset since the deep check are skipped.
     """
     stopped = set[str]()
     c = t.mirrored_table.c
