@@ -193,7 +193,8 @@ def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
     """Store why logged changes of a table contradict each other, so that its rows are unverified (G-190).
 
-    If *why* is None, the changes do not contradict each other, and an earlier note is deleted.
+    If *why* is None, the changes do not contradict each other. Then an earlier note is deleted, unless a proof has
+    verified the rows.
     """
     kind = NoteKind.CONTRADICTED
     with ledger.begin() as db:
@@ -203,7 +204,7 @@ def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str |
 
 
 def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
-    """The newest batch with contradicting changes whose rows a proof has verified since; 0 if there is none."""
+    """The newest batch with a note on contradicting changes that a proof has verified since; 0 if there is none."""
     with ledger.connect() as db:
         noted = _of(db, table_id, generation, NoteKind.CONTRADICTED)
     return max((one.batch for one in noted if one.verified), default=0)

@@ -53,7 +53,10 @@ EXPLAINED_BY_DECISION = having(Trait.EXPLAINED)
 
 
 class OpenStop(NamedTuple):
-    """A stop that waits for a decision; without *source* and *since* if reading of the entire mirror is stopped."""
+    """A stop that waits for an operator's decision.
+
+    Without *source* and *since*, it stops reading for the entire mirror.
+    """
 
     source: str | None
     code: str

@@ -157,7 +157,10 @@ def lift_stop(db: Connection, row: Any) -> None:
 
 
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
-    """Record that an operator accepted a new table, or reset it: it does not have to be accepted any more (G-71)."""
+    """Record that an operator accepted or reset a new table, so that it does not wait for an operator any more.
+
+    Rule G-71.
+    """
     known = _JOINED.one(db, mirror, source)
     if known is not None:
         _JOINED.put(db, mirror, {source: (known[0], None)})

@@ -108,7 +108,7 @@ class Offsets(NamedTuple):
 
 
 class KeptVerdict(NamedTuple):
-    """The last verdict on a table, with its evidence and the highest published file number at that time."""
+    """The last verdict on a table, with its evidence and the highest file number published until then."""
 
     verdict: Verdict
     code: str

@@ -141,7 +141,7 @@ class LoadLedger:
         return HandOver(row.generation, committed, lost, highest, highest_before, begins_stream, own_before)
 
     def ignored_up_to(self, name: str) -> str:
-        """The highest position of messages of a table that were ignored while it was not mirrored; empty if unknown."""
+        """The highest position of messages that were ignored because their table was not mirrored; empty if unknown."""
         with self._engine.connect() as db:
             found = FOREIGN_TABLES.one(db, self._mirror, name)
         return "" if found is None else found.highest
@@ -153,9 +153,11 @@ class LoadLedger:
             db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_refused=why))
 
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
-        """Record that all chunks of a load are in the change log, so that its rows are published like changes.
+        """Record that all chunks of an initial load are in the change log.
 
-        False if that was recorded before.
+        Its rows are published from there like changes.
+
+        Returns False if this was recorded before.
         """
         c = t.mirrored_table.c
         done = replace(plan, done=frozenset(range(len(plan.chunks))))

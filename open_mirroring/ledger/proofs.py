@@ -82,7 +82,10 @@ class ProofLedger:
         return [_proof_of(text) for (text,) in t.rows(self._engine, query.order_by(c.proved_at.desc()).limit(limit))]
 
     def approve(self, mirror: str, source: str, found: RecordedProof, reason: Reason) -> None:
-        """Record in the audit trail who approved correcting the rows that a proof found, and why; once per proof."""
+        """Record in the audit trail who approved that differing rows are corrected, and why; once per proof.
+
+        *found* is the proof that found the differing rows.
+        """
         c = t.audit.c
         said = sa.select(c.detail).where(c.mirror == mirror, c.source == source, c.event == APPROVED)
         detail = {"who": reason.who, "why": reason.why, "proof": found.id, "generation": found.generation}

@@ -55,7 +55,7 @@ class PublishLedger:
         self._mirror = mirror
 
     def acquire(self, table_ids: Iterable[str]) -> dict[str, Owned]:
-        """Take over the rows of tables: raise their versions, so that writes by earlier processes are refused."""
+        """Take over the ledger rows of tables: raise their versions, so that earlier processes cannot write them."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             ids = list(table_ids)

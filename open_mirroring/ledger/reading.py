@@ -183,7 +183,10 @@ CommittedBatch = tuple[int, Mapping[str, int], datetime]
 
 
 class Waiting(NamedTuple):
-    """The logged but unpublished changes of a table; *since* is when the oldest of their batches was committed."""
+    """The logged but unpublished changes of a table.
+
+    *since* is when the oldest batch with such a change was committed.
+    """
 
     batches: int = 0
     changes: int = 0
@@ -258,7 +261,7 @@ class LedgerReader:
         return self.highest_of({source: up_to}).get(source, {})
 
     def highest_of(self, up_to: Mapping[str, int]) -> dict[str, dict[str, str]]:
-        """By source table, its highest position in each stream, in its batches up to the given number."""
+        """By source table, its highest position in each stream; *up_to* has, by table, the newest batch to look at."""
         c = t.batch_table.c
         query = sa.select(c.source, c.epoch, sa.func.max(c.max_pos)).group_by(c.source, c.epoch)
         found: dict[str, dict[str, str]] = {}
@@ -294,7 +297,7 @@ class LedgerReader:
         return None if text is None else Completeness.from_json(text)
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
-        """By table id, the sets of columns that its rows had, sorted by the first position of such a row."""
+        """By table id, the sets of columns that the table's rows had, sorted by the position of the first such row."""
         with self._engine.connect() as db:
             found = COLUMN_LISTS.of_each(db, table_ids)
         return {table: sorted(lists.values(), key=attrgetter("first_pos")) for table, lists in found.items()}
@@ -328,15 +331,20 @@ class LedgerReader:
         return self._notes(tables, NoteKind.GONE)
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
-        """By table id, notes on columns in which rows may differ from the source until a proof compares them (G-07)."""
+        """By table id, notes on columns in which rows may differ from the source until a proof compares them.
+
+        Rule G-07.
+        """
         noted = self._notes(tables, *UNVERIFIED)
         found = {table: [one for one in notes if not one.verified] for table, notes in noted.items()}
         return {table: notes for table, notes in found.items() if notes}
 
     def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
-        """By table id, the names and patterns that were added to `columns`, so that rows read earlier lack them.
+        """By table id, the names and patterns that were added to `columns` in the mirror file.
 
-        Includes those that a proof has verified.
+        Rows that were read earlier lack these.
+
+        Columns whose rows a proof has verified are included.
         """
         found = self._notes(tables, NoteKind.TAKEN)
         return {table: [one.column for one in notes] for table, notes in found.items()}
@@ -372,7 +380,10 @@ class LedgerReader:
         return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
-        """The published files of a table with numbers above *above*, in order."""
+        """The published files of a table with numbers above *above*, in order.
+
+        *generation* counts the table's resets.
+        """
         return self.published_above({table_id: (generation, above)}).get(table_id, [])
 
     def published_above(self, numbers: Mapping[str, tuple[int, int]]) -> dict[str, list[PublishedFile]]:
@@ -432,7 +443,7 @@ class LedgerReader:
         return sa.and_(c.table_id == m.id, c.generation == m.generation)
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
-        """By table id, the highest file number that was confirmed before a moment; tables without are left out."""
+        """By table id, the highest file number that was confirmed before a moment; only tables with such a file."""
         c = t.published_file.c
         ours = (t.mirrored_table.c.mirror == self._mirror) & (c.confirmed_at < confirmed_before)
         query = sa.select(c.table_id, sa.func.max(c.number)).join(t.mirrored_table, self._of_life(c))
@@ -525,8 +536,8 @@ class Unpublished(NamedTuple):
     """The contents of the batches that a publication reads, and of those that have to wait.
 
     *arrived* are new batches with something to publish. *released* are batches that were published in part: their other
-    changes waited for the end of their transactions, and can be published now. *waiting* are batches with changes that
-    still wait for the end of their transactions. A batch is read entirely or not at all.
+    changes waited for the end of their transactions, and can be published now. *waiting* are new batches of which every
+    change still waits for the end of its transaction. A batch is read entirely or not at all.
     """
 
     arrived: Sequence[BatchContents]

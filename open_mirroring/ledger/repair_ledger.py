@@ -30,7 +30,7 @@ class RepairLedger:
         self._engine, self._mirror = engine, mirror
 
     def open_repair(self, source: str, generation: int, number: int) -> StagedFile | None:
-        """The staged file of a repair that is sealed but not done; None if there is none."""
+        """The staged file of a repair that is fixed (sealed) but not published yet; None if there is no such file."""
         c = t.audit.c
         query = sa.select(c.event, c.detail).where(c.mirror == self._mirror, c.source == source)
         found: StagedFile | None = None
@@ -61,7 +61,7 @@ class RepairLedger:
             self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
 
     def confirm(self, source: str, generation: int, number: int, digest: str, etag: str, size: int) -> None:
-        """Record that the number exists again with the same digest, and store the ETag and size of the new file."""
+        """Record that the file number exists again with the same digest. Stores the ETag and size of the new file."""
         c = t.published_file.c
         with self._engine.begin() as db:
             row = locked_table(db, self._mirror, source)

@@ -143,7 +143,10 @@ class ResetLedger:
         return True
 
     def requests_of(self, source: str, who: str, setting: str, within: timedelta) -> int:
-        """How often *who* requested a reset of a table in the time *within*, for a reason that begins ``setting:``."""
+        """How often *who* requested a reset of a table in the time *within*, for a reason that begins ``setting:``.
+
+        *setting* is the name of a setting in the mirror file.
+        """
         c = t.audit.c
         asked = (c.mirror == self._mirror) & (c.source == source) & (c.event == ResetStage.REQUESTED.value)
         query = sa.select(c.detail).where(asked, c.at > datetime.now(UTC) - within)
@@ -173,9 +176,9 @@ class ResetLedger:
             return self._owned(db, source)
 
     def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
-        """Record that an operator confirmed what the target shows, once per request (G-89).
+        """Record an operator's confirmation that the target shows the table, or no longer shows the table (G-89).
 
-        False if the row's version is another one.
+        A request that was made before is not recorded again. Returns False if the row's version is not *version*.
         """
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
@@ -187,11 +190,14 @@ class ResetLedger:
         return True
 
     def asked(self, asked: Asked) -> Answer:
-        """Record a request if its id is new, and return whether the request is finished."""
+        """Look up a request: ``ENDED`` if it is finished, ``OPEN`` if it is under way or unknown."""
         return Answer.OPEN if requests.answer(self._engine, self._mirror, asked) is None else Answer.ENDED
 
     def acquire(self, source: str) -> ResetRow:
-        """Take over the table's row: raise its version, and return its reset; a dropped table has none."""
+        """Take over the table's ledger row: raise its version, and return the table's reset.
+
+        A dropped table has no reset any more.
+        """
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             t.change_tables(db, (c.mirror == self._mirror) & (c.source == source))

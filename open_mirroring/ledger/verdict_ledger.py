@@ -30,7 +30,10 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
 
 
 def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, Finding]:
-    """The last verdict of each table by source name; without those that an operator's decision has since made void."""
+    """The last verdict of each table by source name.
+
+    Verdicts that a later decision of an operator made void are left out.
+    """
     m, a = t.mirrored_table.c, t.audit.c
     decided = sa.select(a.source, sa.func.max(a.at)).where(a.mirror == mirror, a.event.in_(_LIFTING)).group_by(a.source)
     found: dict[str, Finding] = {}
