@@ -45,7 +45,7 @@ class ColumnChoice(NamedTuple):
 
     @property
     def is_all(self) -> bool:
-        """Whether every column is read, including those that the source adds later."""
+        """Whether every column is read, including columns that the source adds later."""
         return self.listed is None and not self.excluded
 
     def of(self, names: Iterable[str]) -> list[str]:
@@ -133,7 +133,7 @@ def where_of(types_text: str) -> str:
 
 
 def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The *wanted* names that *names* does not contain, compared without case."""
+    """The names in *wanted* that *names* does not contain, compared without case."""
     there = {name.casefold() for name in names}
     return [name for name in wanted if name.casefold() not in there]
 

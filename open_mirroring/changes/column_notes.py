@@ -16,7 +16,7 @@ from open_mirroring.changes.column_history import FormerColumn, Word, commit_tex
 
 
 class NoteKind(StrEnum):
-    """The kinds of notes on a column."""
+    """The kinds of notes on a column: what is known or was decided about the column."""
 
     DECIDED = "decided"
     """An operator decided that a column that rows lack was dropped or renamed (F-88). It survives a reset of the table.
@@ -62,7 +62,7 @@ class ColumnNote(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The place since which the note applies, for people."""
+        """The position since which the note applies, formatted for people."""
         return place_text(self.since)
 
     @property

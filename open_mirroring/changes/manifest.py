@@ -104,7 +104,10 @@ class BoundFile(NamedTuple):
 
 
 class LetterPlace(NamedTuple):
-    """Identifies a dead letter of the log: its batch, and origin (file or topic partition) and place of its message."""
+    """Identifies a dead letter of the change log: its batch, and the origin and place of its message.
+
+    The origin is a file or a topic partition; the place is a byte or an offset there.
+    """
 
     batch: int
     origin: str

@@ -40,7 +40,7 @@ def bucket_of_bytes(key: bytes) -> int:
 
 
 def buckets_of_bytes(keys: Iterable[bytes]) -> list[int]:
-    """The hash buckets of many encoded keys, in their order."""
+    """The hash buckets of many encoded keys, in the order of the keys."""
     return [checksum % KEY_BUCKETS for checksum in map(zlib.crc32, keys)]
 
 

@@ -69,5 +69,5 @@ def add_all(facts: NewFacts, more: Facts) -> None:
 
 
 def tables_in(facts: Facts) -> set[str]:
-    """The tables about which there are facts."""
+    """The tables about which *facts* has a fact."""
     return {table for tables in facts.values() for table in tables if table}

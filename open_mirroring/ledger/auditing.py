@@ -23,7 +23,7 @@ class Reason(NamedTuple):
 
     @classmethod
     def of(cls, text: str | None) -> Reason | None:
-        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
+        """Parse JSON that :meth:`to_json` returned; None if *text* is None."""
         return None if text is None else cls(**json.loads(text))
 
 

@@ -184,7 +184,10 @@ class LetterCounts:
 
 
 def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
-    """Count the open dead letters of a mirror. The cost depends on how many are open, not on how much was read."""
+    """Count the open dead letters of a mirror.
+
+    The cost depends on the number of open dead letters, not on the size of the change log.
+    """
     o, m = t.open_letter.c, t.mirrored_table.c
     of_mirror = o.mirror == mirror
     unreadable = sa.select(o.source, o.code, sa.func.sum(o.letters)).where(of_mirror).group_by(o.source, o.code)

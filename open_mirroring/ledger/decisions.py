@@ -69,7 +69,7 @@ class OpenStop(NamedTuple):
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> OpenStop:
-        """Parse the result of :meth:`document`."""
+        """Parse JSON values that :meth:`document` returned."""
         since = document["since"]
         return cls(**{**document, "since": None if since is None else datetime.fromisoformat(since)})
 
@@ -261,7 +261,10 @@ def accept_statements(
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of reading a mirror, and return it. The next run compares change log and ledger again."""
+    """Clear the stop of a mirror's reading, and return the cleared stop.
+
+    The next run compares change log and ledger again.
+    """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:

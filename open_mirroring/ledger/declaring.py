@@ -109,10 +109,11 @@ class Joining(NamedTuple):
 
 
 def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
-    """Register tables that were found by a pattern. Returns the sources of those that were not known yet.
+    """Register tables that a pattern in the mirror file matched. Returns the sources of those that are new.
 
-    All in one transaction, so a table that an operator has to accept is never without its stop. Raises
-    ``CONFIG_INVALID`` if another table has the folder.
+    All tables are registered in one transaction, together with their stops, so a table that an operator has to accept
+    is never published before. Raises ``CONFIG_INVALID`` if another table already has the landing zone folder of a new
+    one.
     """
     c = t.mirrored_table.c
     with ledger.begin() as db:
@@ -427,7 +428,7 @@ class ResetRecord:
 
     @classmethod
     def of(cls, text: str | None) -> ResetRecord | None:
-        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
+        """Parse JSON that :meth:`to_json` returned; None if *text* is None."""
         return None if text is None else msgspec.json.decode(text, type=cls)
 
     @property

@@ -71,12 +71,12 @@ class Documents(Generic[V]):
         return db.execute(t.document.update().where(same).values(value=_encoded(new))).rowcount == 1
 
     def replace(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
-        """Replace all documents of this kind that an owner has."""
+        """Replace all documents of an owner by *values*."""
         self.drop(db, owner)
         self.put(db, owner, values)
 
     def drop(self, db: Connection, owner: str, names: Collection[str] | None = None) -> None:
-        """Delete all documents of an owner, or those with these *names*."""
+        """Delete all documents of an owner, or only the documents with these *names*."""
         c = t.document.c
         gone = t.document.delete().where(c.owner == owner, c.kind == self._kind)
         for part in [gone] if names is None else [gone.where(c.name.in_(some)) for some in _parts(names)]:
@@ -100,7 +100,7 @@ class Structure(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """What a broker has of a partition: the first offset not deleted, the one after the newest message, and when."""
+    """What a broker had of a partition at one time: its first offset not deleted, and the offset after its last one."""
 
     first: int
     end: int

@@ -101,7 +101,10 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def complete(self, version: int) -> Owned | Lost:
-        """Record that the open batch is in the change log, with its contents; the next batch can be bound then."""
+        """Record that the open batch is in the change log, with its contents.
+
+        After that, the next batch can be bound.
+        """
         with self._engine.begin() as db:
             row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == self._mirror)).one()
             closed = dict.fromkeys(("open_number", "open_ranges", "open_manifest", "open_bound_at"))
@@ -171,7 +174,11 @@ class ExtractLedger:
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
     def seen_versions(self, names: Collection[str], bound: Mapping[str, int]) -> dict[str, FileVersion]:
-        """As :meth:`seen_files`, without files that another run has bound further than *bound* in the meantime."""
+        """The stored versions of files as :meth:`seen_files` returns them, except files that another run has bound.
+
+        *bound* has, by file, the number of bytes that this run knows to belong to batches. If the ledger has a
+        different number, another run has bound the file since.
+        """
         return {n: file.seen for n, file in self.seen_files(names).items() if bound.get(n) == file.bound_to}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:

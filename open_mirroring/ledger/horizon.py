@@ -59,9 +59,10 @@ def move_horizon(
 
 
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:
-    """Delete what concerns dropped log batches, and old audit entries and proofs. Returns the number of changed rows.
+    """Delete what concerns dropped batches of the change log, and old audit entries and proofs.
 
-    A dropped batch keeps its number, times and counts, so that totals still add up (I1).
+    Returns the number of changed rows. *dropped* is the newest dropped batch. A dropped batch keeps its number, times
+    and counts, so that totals still add up (I1).
     """
     with ledger.begin() as db:
         letters = t.settled_letter

@@ -29,10 +29,10 @@ from open_mirroring.ledger.horizon import newest_dropped
 class LoadPlan:
     """What an initial load reads, and which of its parts (chunks) are done; the id of a chunk is its index in *chunks*.
 
-    *settings* are those of the mirror file when the load began. With *together*, all chunks are published at once,
-    because duplicate keys can only be found over all of them. Changes of batches after *hand_over_batch* are published
-    over the rows of the load (G-08). *shortest* has, for columns whose values the source may pad, the length in bytes
-    of the shortest value (G-86). *extra* are the columns of the setting `extra_columns` (G-118).
+    *settings* are those of the mirror file when the initial load began. With *together*, all chunks are published at
+    once, because duplicate keys can only be found over all of them. Changes of batches after *hand_over_batch* are
+    published over the loaded rows (G-08). *shortest* has, for columns whose values the source may pad, the length in
+    bytes of the shortest value (G-86). *extra* are the columns of the setting `extra_columns` (G-118).
     """
 
     settings: str
@@ -60,7 +60,7 @@ class LoadPlan:
         return len(self.done) == len(self.chunks)
 
     def having(self, shortest: Mapping[str, int], done: Iterable[int] = ()) -> LoadPlan:
-        """The plan with the *shortest* values of more chunks (G-86), and with the chunks *done* marked as published."""
+        """Copy the plan, with the *shortest* values of more chunks (G-86) and the chunks *done* marked as published."""
         least = {name: min(length, self.shortest.get(name, length)) for name, length in shortest.items()}
         return replace(self, shortest={**self.shortest, **least}, done=self.done.union(done))
 
@@ -78,7 +78,7 @@ def chunk_text(chunks: Iterable[int]) -> str:
 
 
 def chunks_of(text: str) -> tuple[int, ...]:
-    """Parse the JSON of :func:`chunk_text`."""
+    """Parse JSON that :func:`chunk_text` returned."""
     return tuple(json.loads(text))
 
 
@@ -88,8 +88,9 @@ class HandOver(NamedTuple):
     *batch* is the newest committed batch. Batches up to *log_from* were dropped, or cannot be used since the last
     reset. *highest* is the table's highest position in its newest stream (one enabling of streaming or one Qlik full
     load); None before its first change. *highest_before* is the highest position in the batches up to *log_from*: of
-    this table, or of all tables if this one was not mirrored for some time. *own_before* is the same for this table
-    only. If *begins_stream*, all changes of the newest stream are published over the rows of the load (G-128).
+    this table, or of all tables if this one was not mirrored for some time. *own_before* is the highest position of
+    this table in these batches. If *begins_stream*, all changes of the newest stream are published over the loaded rows
+    (G-128).
     """
 
     generation: int
@@ -104,8 +105,8 @@ class HandOver(NamedTuple):
     def above(self) -> str | None:
         """A sort key behind the newest logged transaction; None before the first reset.
 
-        Changes above this sort key are published over the rows of the load. The newest logged transaction was committed
-        before the load reads the source, so the load contains all changes of this transaction.
+        Changes above this sort key are published over the rows of the initial load. The newest logged transaction was
+        committed before the initial load reads the source, so the loaded rows contain all changes of this transaction.
         """
         return None if self.generation == 1 else above(self.highest)
 
@@ -118,7 +119,7 @@ class LoadLedger:
         self._mirror = mirror
 
     def hand_over(self, table_id: str) -> HandOver:
-        """What the change log contains of a table now; to be called before the load reads the table's source (G-08).
+        """What the change log contains of a table now; to be called before the initial load reads the source (G-08).
 
         Raises ``CHANGED_MEANWHILE`` if a batch that was bound before the table's reset is not in the change log yet.
         """
@@ -147,7 +148,7 @@ class LoadLedger:
         return "" if found is None else found.highest
 
     def note_refused(self, table_id: str, why: str | None) -> None:
-        """Store why the initial load of a table cannot begin or continue; *why* is None once the load can."""
+        """Store why the initial load of a table cannot begin or continue. *why* is None once this load can."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_refused=why))
@@ -166,11 +167,11 @@ class LoadLedger:
             return t.change_tables(db, (c.id == table_id) & (c.load_state == "pending"), **values) == 1
 
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None, doubt: str = "") -> bool:
-        """Store a load plan, and the position *stream_from*. False if the table has a plan already.
+        """Store the plan of an initial load, and the position *stream_from*. False if the table has a plan already.
 
-        Changes below *stream_from* are in the initial load; None means that no change is, so that all are published
-        over its rows. After a reset, the column lists of changes that the load replaces are deleted. *doubt* is the
-        reason why the load may lack logged changes; empty if there is none.
+        Changes below *stream_from* are in the loaded rows; None means that no change is, so that all are published over
+        these rows. After a reset, the column lists of changes that the loaded rows replace are deleted. *doubt* is the
+        reason why the loaded rows may lack logged changes; empty if there is none.
         """
         c = t.mirrored_table.c
         unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)

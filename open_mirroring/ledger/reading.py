@@ -127,7 +127,7 @@ class TableState(NamedTuple):
 
     @property
     def is_beginning(self) -> bool:
-        """Whether nothing is published since the last reset, or only a part of the initial load."""
+        """Whether the target has nothing of a table since its last reset, or only a part of its initial load."""
         if self.start.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
         return self.start.load_state == "pending" or not self.row.confirmed
@@ -211,7 +211,7 @@ class LedgerReader:
         return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
-        """The tables of the mirror by source name; only *source*, if given."""
+        """The tables of the mirror by source name; if *source* is given, only this table."""
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source)
         rows = self._rows(query if source is None else query.where(c.source == source))
@@ -382,7 +382,7 @@ class LedgerReader:
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
         """The published files of a table with numbers above *above*, in order.
 
-        *generation* counts the table's resets.
+        *generation* counts the resets of the table.
         """
         return self.published_above({table_id: (generation, above)}).get(table_id, [])
 
@@ -470,7 +470,7 @@ class LedgerReader:
         return [LoggedBatch(*row) for row in self._rows(query)]
 
     def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
-        """When each of these batches was committed."""
+        """The time at which each of these batches was committed."""
         c, wanted = t.log_batch.c, sorted(batches)
         found: dict[int, datetime] = {}
         for start in range(0, len(wanted), _TABLES_PER_QUERY):

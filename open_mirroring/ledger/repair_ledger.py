@@ -24,7 +24,10 @@ REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 
 
 class RepairLedger:
-    """The repairs of one mirror. Methods raise ``REPAIR_REFUSED`` if the table was reset in the meantime."""
+    """The repairs of one mirror: file numbers that are published again, because the file was lost.
+
+    Methods raise ``REPAIR_REFUSED`` if the table was reset since *generation* was read.
+    """
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine, self._mirror = engine, mirror

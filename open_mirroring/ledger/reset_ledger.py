@@ -143,10 +143,7 @@ class ResetLedger:
         return True
 
     def requests_of(self, source: str, who: str, setting: str, within: timedelta) -> int:
-        """How often *who* requested a reset of a table in the time *within*, for a reason that begins ``setting:``.
-
-        *setting* is the name of a setting in the mirror file.
-        """
+        """How often *who* requested a reset of a table in the time *within*, with a reason that begins ``setting:``."""
         c = t.audit.c
         asked = (c.mirror == self._mirror) & (c.source == source) & (c.event == ResetStage.REQUESTED.value)
         query = sa.select(c.detail).where(asked, c.at > datetime.now(UTC) - within)

@@ -37,7 +37,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WholeNumber(TypeDecorator[int]):
-    """SQL type for an integer of up to 40 digits, stored as text: change sequences of Qlik have 35 (T-10)."""
+    """SQL type for an integer of up to 40 digits, stored as a string; Qlik's change sequences have 35 digits (T-10)."""
 
     impl = String(40)
     cache_ok = True
@@ -335,19 +335,19 @@ decision_request = Table(
 
 
 def rows(ledger: Engine, query: Select[R]) -> Sequence[R]:
-    """The rows of a query, in a transaction of its own."""
+    """Run a query in a transaction of its own, and return its rows."""
     with ledger.connect() as db:
         return db.execute(query).tuples().all()
 
 
 def first(ledger: Engine, query: Select[tuple[V]]) -> V | None:
-    """The first value that a query returns, in a transaction of its own; None if it returns none."""
+    """Run a query in a transaction of its own, and return its first value; None if it returns none."""
     with ledger.connect() as db:
         return db.scalar(query)
 
 
 def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Group values by key; each group keeps their order."""
+    """Group values by key; the values of a group keep their order."""
     groups: dict[K, list[V]] = {}
     for key, value in found:
         groups.setdefault(key, []).append(value)

@@ -75,7 +75,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
-    """What the last inspection of each table remembered, by table id."""
+    """What the last inspection of each table remembered for the next one, by table id."""
     with ledger.connect() as db:
         ids = db.scalars(sa.select(t.mirrored_table.c.id).where(t.mirrored_table.c.mirror == mirror)).all()
         kept = VERDICTS.of_each(db, ids)

@@ -291,8 +291,8 @@ def judge_types(
 ) -> Iterator[ColumnVerdict]:
     """Judge columns whose type changed at the source, which may have changed the values of all rows (G-65).
 
-    *keeps* takes a column, its old and its new type, and returns whether all values stay the same. If values change, a
-    key column has to be reloaded, and so does a column whose type at the target changes, too.
+    *keeps* takes a column, its old and its new type, and returns whether all values stay the same. If values may have
+    changed, the verdict is RELOAD for a key column, and for a column whose type at the target changes, too.
     """
     for name, of_column in types.items():
         for (old, before), (new, after) in permutations(of_column.items(), 2):

@@ -125,7 +125,7 @@ class Verified(NamedTuple):
 
     @classmethod
     def of(cls, coverage: Coverage | None, now: datetime, days: int | None, alert_after: int | None) -> Verified | None:
-        """What is known of a table at this moment; None where parts are not proved as a routine."""
+        """What proofs of a table's parts add up to now; None if the mirror file has every proof compare all rows."""
         if coverage is None or days is None:
             return None
         fresh = [at is not None and at >= now - timedelta(days=days) for at in coverage.proved]

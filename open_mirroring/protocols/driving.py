@@ -62,7 +62,7 @@ class Machine(Protocol):
 
     @property
     def request(self) -> Any:
-        """The request whose reply gives the next state."""
+        """The request of this state; the reply to this request gives the next state."""
         ...
 
 

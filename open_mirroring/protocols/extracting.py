@@ -130,7 +130,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class LogOpened:
-    """The log's newest state: its version, and the manifest of the batch if it holds it (None if not)."""
+    """Reply to :class:`OpenLog`: the version of the change log, and the manifest of the batch.
+
+    The manifest is None if the batch is not in the change log.
+    """
 
     snapshot: int
     manifest: str | None

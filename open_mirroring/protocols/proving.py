@@ -141,7 +141,10 @@ class Proof:
 
     @property
     def verdict(self) -> ProofVerdict:
-        """A certain difference outweighs undecided keys, and with undecided keys nothing is equal."""
+        """DIFFERENT if a key differs for certain; UNPROVEN if not, but some key is unproven; EQUAL in all other cases.
+
+        If the table could not be compared at all, the verdict is UNPROVEN.
+        """
         if self.differing:
             return ProofVerdict.DIFFERENT
         return ProofVerdict.UNPROVEN if self.unproven or self.code else ProofVerdict.EQUAL

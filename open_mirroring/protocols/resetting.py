@@ -58,7 +58,7 @@ class ResetRow:
 
 
 class Sight(Enum):
-    """What was seen of the table at the target."""
+    """Reply to :class:`LookForTable`: whether the target has the table."""
 
     THERE = "there"
     ABSENT = "absent"

@@ -10,4 +10,4 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Nothing to do."""
+    """Does nothing, because the baseline changes no table."""
