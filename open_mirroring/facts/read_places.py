@@ -65,9 +65,9 @@ def fold(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]])
 
 
 def begun_late(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, int]:
-    """The partitions that appeared after others were known and were not read from offset 0, with their first offset.
+    """The partitions in *found* that *known* lacks and that were not read from offset 0, with their first offset read.
 
-    Rule G-143.
+    Empty if *known* is empty: nothing was read before, so no partition counts as late (G-143).
     """
     late = {name: runs[0].first for name, runs in sorted(found.items()) if runs and runs[0].first}
     return {name: first for name, first in late.items() if known and name not in known}

@@ -214,9 +214,9 @@ def accept_statements(
 ) -> dict[str, str]:
     """Record what the source's DDL statements show about missing columns (T-84). Returns by column what became of it.
 
-    A table with a renamed column stops when it is published (G-61). Columns on which an operator has decided are
-    skipped. So are columns whose last row is not of the full load *load* by the Qlik task, to which the statements
-    belong (T-31).
+    *statements* were reported since the full load *load* by the Qlik task. A table with a renamed column stops when it
+    is published (G-61). Columns on which an operator has decided are skipped, and so are columns whose last row is from
+    before this full load (T-31).
     """
     found: dict[str, str] = {}
 

@@ -180,11 +180,11 @@ def declare(
 
     *reads* are the places from which the source is read, *writes* those to which rows are written (G-175). If a former
     place is missing in *reads*, its unread changes may be lost, and the tables get a note on that (G-142). Without
-    *keep*, nothing is stored. A dropped table that is in the mirror file again begins a new generation with an initial
-    load; a table without initial load is stopped. Settings of a table may change freely until something is published,
-    or logged by its key (G-69).
+    *keep*, nothing is stored. If a dropped table is in the mirror file again, the table begins a new generation with
+    its initial load; if it has no initial load, it is stopped. Settings of a table may change freely until a change of
+    the table is published, or logged by its key (G-69).
 
-    Raises ``TABLE_REDECLARED`` if key, folder or file format changed after something was published or logged, or if a
+    Raises ``TABLE_REDECLARED`` if key, folder or file format changed after a change was published or logged, or if a
     table was removed from the mirror file. Raises ``CONFIG_INVALID`` if two tables have the same landing zone folder.
     """
     with ledger.connect() as db, db.begin() as transaction:

@@ -100,7 +100,10 @@ class Structure(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """What a broker had of a partition at one time: its first offset not deleted, and the offset after its last one."""
+    """What a broker had of a partition at the time *seen_at*.
+
+    *first* is the first offset not deleted, *end* the offset after the newest message.
+    """
 
     first: int
     end: int

@@ -143,9 +143,9 @@ class ExtractLedger:
                 stop_table(db, table_id, code, what)
 
     def corrected_tables(self) -> list[str]:
-        """The source tables whose `key` was corrected in the mirror file, as long as rejected changes wait (G-69).
+        """The source tables whose `key` was corrected in the mirror file, until their rejected changes are read again.
 
-        The changes that the wrong key rejected wait until they are read again.
+        Rejected are the changes that could not be read with the wrong key (G-69).
         """
         c = t.mirrored_table.c
         query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_CORRECTED).order_by(c.source)

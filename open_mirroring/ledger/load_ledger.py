@@ -156,9 +156,7 @@ class LoadLedger:
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
         """Record that all chunks of an initial load are in the change log.
 
-        Its rows are published from there like changes.
-
-        Returns False if this was recorded before.
+        The loaded rows are published from the change log like changes. Returns False if this was recorded before.
         """
         c = t.mirrored_table.c
         done = replace(plan, done=frozenset(range(len(plan.chunks))))

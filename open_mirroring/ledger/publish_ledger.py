@@ -1,9 +1,8 @@
 """The ledger transactions of publishing, each for many tables.
 
-A row is written only if its version is the expected one.
-
 An *intent* records which file numbers and changes a table publishes next. The intent is *sealed* with the staged files
-that get these numbers, and *confirmed* once all these files are in the landing zone.
+that get these numbers, and *confirmed* once all these files are in the landing zone. A transaction writes a table's
+ledger row only if the row still has the version that the caller expects.
 """
 
 from __future__ import annotations

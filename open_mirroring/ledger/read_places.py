@@ -55,7 +55,7 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
 def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
     """Mark unread offsets as read if later offsets of their partition were read.
 
-    Returns the newly marked ones by partition.
+    Returns the marked offsets by partition.
     """
     read = PLACES.of(db, mirror)
     missing = {name: found for name, runs in read.items() if (found := gaps(runs))}

@@ -342,9 +342,7 @@ class LedgerReader:
     def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
         """By table id, the names and patterns that were added to `columns` in the mirror file.
 
-        Rows that were read earlier lack these.
-
-        Columns whose rows a proof has verified are included.
+        Rows that were read earlier lack these columns. Columns whose rows a proof has verified since are included.
         """
         found = self._notes(tables, NoteKind.TAKEN)
         return {table: [one.column for one in notes] for table, notes in found.items()}

@@ -148,7 +148,7 @@ def finish(
 ) -> None:
     """Set the outcome of all open requests for one of these actions on a table.
 
-    *subject* is the part of the table; None: any.
+    *subject* is the part of the table that was requested, such as a column; None means every part.
     """
     c = t.decision_request.c
     of = sa.true() if subject is None else c.subject == subject

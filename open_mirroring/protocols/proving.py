@@ -8,7 +8,7 @@ sides were read. So one look (one comparison of both sides) can prove that a key
 
 A key differs for certain under three conditions. First, it differs in two looks. Second, when the second look begins,
 the change log contains everything that the source had sent some time after the first look. That time is long enough for
-the commits of the first look to arrive where changes are read. Third, the change log has no change of the key above the
+commits from before the first look to arrive where changes are read. Third, the change log has no change of the key above the
 position that the target had at the first look. Under these conditions the target had every change of the key from
 before the first look, and its row differed all the same.
 
