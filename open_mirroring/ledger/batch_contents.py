@@ -215,9 +215,9 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     """Stop publishing a table, inside a running transaction.
 
-    A table that is stopped already keeps the code and text of its first stop. There are two exceptions: the cause of
-    the first stop is fixed and only an operator's confirmation is missing, or the new stop ends only by a reset and the
-    first one does not.
+    A table that is stopped already keeps the code and text of its first stop, with two exceptions. The new stop
+    replaces the first one if the cause of the first is fixed and only an operator's confirmation is missing. The new
+    stop also replaces the first one if only the new one needs a reset.
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)

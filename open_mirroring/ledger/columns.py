@@ -49,8 +49,8 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     """Delete column lists that only changes from before an initial load had, because loaded rows replaced theirs.
 
     Changes in batches above *after_batch*, at position ``stream_from`` of the ledger *row* or later, are not in the
-    loaded rows. The column lists of these changes are kept. If a batch has changes on both sides of ``stream_from``, a
-    column list that is no longer needed may be kept, but no list that is still needed is deleted.
+    loaded rows. The column lists of these changes are kept. If a batch has changes on both sides of ``stream_from``,
+    some column lists that are no longer needed may be kept, too.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     above = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > after_batch)

@@ -26,8 +26,8 @@ _CAPTURED = ".avro"
 def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> None:
     """Add the offsets that batch *number* read for the first time, inside the transaction that completes the batch.
 
-    Tables get the note "unverified" if a partition was read from a later offset than its first, or if the names of
-    Event Hubs Capture files do not show their partition (G-143).
+    Rows of tables are noted as unverified in two cases (G-143): a partition was not read from its first offset, or the
+    names of Event Hubs Capture files do not show their partition.
     """
     found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
     if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:

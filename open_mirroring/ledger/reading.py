@@ -165,8 +165,8 @@ class PublishedFile(NamedTuple):
 class Publication(NamedTuple):
     """A completed publication of a table: its batches of the change log, and its changes by outcome.
 
-    The batches are those above *batch_from*. *position_to* is the position up to which transactions were complete; None
-    if no change was held back.
+    The batches are those above *batch_from*, up to *batch_to*. *position_to* is the position up to which transactions
+    were complete; None if no change was held back.
     """
 
     version: int

@@ -67,12 +67,13 @@ class ResetLedger:
         No new reset begins if this *request* was made before (G-30). None begins either if a reset is under way, which
         the request then joins; but a new one begins if the table's settings changed, the rebuilt table was stopped, or
         *again* is set. With *reloaded*, the table begins with the newest full load by the Qlik task in the change log
-        (G-125). With *loads_stream*, the table begins with the initial load that belongs to the begin of this stream
-        (G-128).
+        (G-125). With *loads_stream*, the table begins with the initial load with which this stream (one enabling of
+        streaming) began (G-128).
 
-        Raises ``CHANGED_MEANWHILE`` if more was logged since *reloaded* was read, ``LOAD_NEEDED`` if the change log
-        lacks rows and the table has no initial load, and ``COMMAND_REFUSED`` if several streams were read that no
-        operator has accepted.
+        Raises:
+            TerminalError: ``CHANGED_MEANWHILE`` if more was logged since *reloaded* was read; ``LOAD_NEEDED`` if the
+                change log lacks rows and the table has no initial load; ``COMMAND_REFUSED`` if several streams were
+                read that no operator has accepted.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:

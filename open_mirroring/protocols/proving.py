@@ -6,17 +6,17 @@ count and a sum of row hashes. If the count and sum of a cell agree, both sides 
 other cells each key is compared, and a key that differs is a *candidate*. The source may have changed while the two
 sides were read. So one look (one comparison of both sides) can prove that a key is equal, but never that it differs.
 
-A key differs for certain under three conditions. First, it differs in two looks. Second, when the second look begins,
-the change log contains everything that the source had sent some time after the first look. That time is long enough for
-commits from before the first look to arrive where changes are read. Third, the change log has no change of the key above the
-position that the target had at the first look. Under these conditions the target had every change of the key from
-before the first look, and its row differed all the same.
+A key differs for certain under three conditions. First, the key differs in two looks. Second, when the second look
+begins, the change log contains everything that the source had sent some time after the first look. That time is long
+enough for commits from before the first look to arrive where changes are read. Third, the change log has no change of
+the key above the position that the target had at the first look. Under these conditions the target had every change of
+the key from before the first look, and the key's row differed all the same.
 
 A correction publishes the rows of some keys again, as the source has them now. A correction is a batch of the change
-log, so the plan rule publishes it like any other change, and nothing bypasses the protocol. The position of a
-correction's changes is above every transaction of the table that was logged before the source was read, and below every
-later transaction. This order is right: a transaction that was logged before is contained in the rows that were read,
-and a later one is newer.
+log, so the plan rule publishes it like any other change, and nothing bypasses the protocol. The changes of a correction
+get a position above every transaction of the table that was logged before the source was read, and below every later
+transaction. This order is right: the rows that were read contain every transaction logged before, and later
+transactions are newer.
 """
 
 from __future__ import annotations

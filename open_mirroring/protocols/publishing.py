@@ -389,8 +389,8 @@ def step(state: State, reply: Reply) -> State:
     """Compute the state after a reply; its ``request`` is the next request.
 
     If another process owns the row now, or the outcome of a ledger write is unknown, the next request is
-    :class:`Acquire`, whose new version makes a late write fail. A rename with unknown outcome is probed; a read or
-    create with unknown outcome is repeated.
+    :class:`Acquire`. The new version of the row then makes a late write fail. A rename with unknown outcome is probed;
+    a read or create with unknown outcome is repeated.
     """
     request = state.request
     match request, reply:
