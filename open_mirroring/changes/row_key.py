@@ -45,10 +45,10 @@ def buckets_of_bytes(keys: Iterable[bytes]) -> list[int]:
 
 
 def columns_lacking(key: Collection[str], announced: Collection[str]) -> list[str]:
-    """The columns of *announced*, the key that the source announced, that *key* does not contain, without case (G-83).
+    """The columns of the source's key *announced* that the configured *key* lacks, compared without case (G-83).
 
     *key* is the setting `key` in the mirror file. If it lacks a column of the source's key, two rows of the source may
-    have the same key in the target table. If it has a column that the source's key lacks, nothing is checked: the
+    have the same key in the target table. A setting with a column that the source's key lacks is not checked: the
     operator may have chosen another unique index.
     """
     ours, theirs = {name.lower() for name in key}, {name.lower() for name in announced}

@@ -15,7 +15,10 @@ from open_mirroring.changes.plan_rule import distinct, is_new
 
 
 class Version(NamedTuple):
-    """A row from the change that *began* it until the change that *ended* it; None if the row is the current one."""
+    """A row from the change that *began* it until the change that *ended* it.
+
+    *ended* is None for the current row.
+    """
 
     began: Logged
     ended: Logged | None = None
@@ -40,10 +43,10 @@ def plan_versions(
     untypable: Collection[LogPosition] = frozenset(),
     published_position: str | None = None,
 ) -> VersionsPlan:
-    """Decide which versions of a key are published: those that the target lacks, or has with another end.
+    """Decide which versions of a key are published: those that the target lacks, or has with a different ending change.
 
-    Arguments and errors are those of :func:`~open_mirroring.changes.plan_rule.plan_key`. A change that only ends a
-    version counts as compacted.
+    The parameters and the error :class:`RowUnknown` are explained at
+    :func:`~open_mirroring.changes.plan_rule.plan_key`. A change that only ends a version counts as compacted.
     """
     unique, repetitions, conflict = distinct(changes)
     if conflict:

@@ -2,7 +2,8 @@
 
 A table is divided into ranges of its split column. The range that was not compared for the longest time comes next. The
 result for a range holds for the time at which the range was compared; keys that changed later are compared by the next
-proof. The borders stay the same until every range was compared, so that no range is left out when a table grows.
+proof. The borders between ranges stay the same until every range was compared, so that no range is left out when a
+table grows.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Coverage:
     def due(self, rotation: Rotation, now: datetime) -> frozenset[int]:
         """The ranges to compare *now*, those first that were not compared for the longest time.
 
-        They are so many that each range is compared once in the rotation. If more ranges are late, all late ones are
-        returned.
+        The number of ranges is chosen so that each range is compared once in the rotation. If more ranges than this are
+        late, all late ones are returned.
         """
         # One run less than there are: a run may fail, and a range is to be compared before its time is over.
         in_runs = max(1, rotation.runs - 1)
@@ -102,8 +103,8 @@ class Coverage:
     def after(self, now: datetime, rows: Mapping[int, int], batch: int, position: str | None) -> Coverage:
         """The coverage after a proof that began *now*.
 
-        *rows* has the number of rows by range that the proof compared. *batch* and *position* are the target's at that
-        time.
+        *rows* has the number of rows by range that the proof compared. The target had all changes up to *batch* and
+        *position* when the proof compared it.
         """
         proved = tuple(now if number in rows else at for number, at in enumerate(self.proved))
         counted = tuple(rows.get(number, known) for number, known in enumerate(self.rows))

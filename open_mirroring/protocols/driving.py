@@ -51,7 +51,9 @@ class Lost:
 class Unknown:
     """Reply: the outcome of the request is unknown.
 
-    It may have happened, may still happen, or never; *why* is the error.
+    The request may have been carried out, may still be, or never will be.
+
+    *why* is the error that left the outcome unknown, if any.
     """
 
     why: TransientError | None = field(default=None, compare=False)
