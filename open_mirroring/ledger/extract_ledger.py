@@ -129,10 +129,12 @@ class ExtractLedger:
             OFFSETS.put(db, self._mirror, seen)
 
     def stop_table(self, source: str, code: str, what: str) -> None:
-        """Stop a table whose changes cannot be read; a table that is stopped already is left unchanged.
+        """Stop a table whose changes cannot be read.
 
-        ``LOAD_UNREAD`` (no `initial_load` in the mirror file reads the table's full load by the Qlik task) does not
-        stop a table whose full load was read before: the setting may have been removed since.
+        If the table is stopped already, :func:`~open_mirroring.ledger.batch_contents.stop_table` decides which stop it
+        keeps. ``LOAD_UNREAD`` (no `initial_load` in the mirror file reads the table's full load by the Qlik task) does
+        not stop a table whose initial load is in the ledger: `initial_load` may have been removed from the mirror file
+        since.
         """
         c = t.mirrored_table.c
         concerned = (c.mirror == self._mirror) & (c.source == source)

@@ -26,8 +26,9 @@ _CAPTURED = ".avro"
 def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> None:
     """Add the offsets that batch *number* read for the first time, inside the transaction that completes the batch.
 
-    Rows of tables are noted as unverified in two cases (G-143): a partition was not read from its first offset, or the
-    names of Event Hubs Capture files do not show their partition.
+    Rows are noted as unverified in two cases (G-143). If a partition appeared later than others and was not read from
+    offset 0, the rows of tables with an initial load are noted. If the names of Event Hubs Capture files do not show
+    their partition, the rows of all tables are noted.
     """
     found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
     if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:

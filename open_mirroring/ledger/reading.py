@@ -448,7 +448,7 @@ class LedgerReader:
         return dict(self._rows(query.where(ours).group_by(c.table_id)))
 
     def published_bytes(self, since: datetime) -> int:
-        """The bytes of all files confirmed since a moment, including files of tables that were reset since."""
+        """The bytes of all files confirmed since a moment, including files from before a reset of their table."""
         c, m = t.published_file.c, t.mirrored_table.c
         query = sa.select(sa.func.sum(c.size)).join(t.mirrored_table, c.table_id == m.id)
         ours = (m.mirror == self._mirror) & (c.confirmed_at >= since)
