@@ -1,4 +1,4 @@
-"""Selects the columns of a table that are mirrored, and their names and types (G-12, G-67, G-110, G-120)."""
+"""Decides which source columns of a table are mirrored, and under which names and types (G-12, G-67, G-110, G-120)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ OF_TRANSACTIONS = ("commit_time", "transaction", DELETED_AT, "valid_from", "vali
 
 
 class ColumnChoice(NamedTuple):
-    """The columns of one table to read, by the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
+    """What a table's entry in the mirror file sets on columns: `columns`, `types`, `rename`, `hash`, `extra_columns`.
 
-    Names match in any case, because the source may change it at any time; if a row has two such names, only the one
-    spelled as listed matches. *listed* None means every column that is not excluded. *fitting* (the patterns in
-    `columns`), *excluded* and *hashed* may contain ``*`` for any characters. *types* and *renamed* pair a column with
-    its type or name at the target. *extra* pairs a property of the change, such as ``commit_time``, with the column
-    that gets it (G-118). *where* is the condition for rows, in its one spelling (G-193). *dated*: a history needs the
-    commit time and transaction of each change (G-194).
+    Names are compared without case, because the source may change the case at any time. If a row has two columns whose
+    names differ only in case, only the column spelled as in `columns` is read.
+
+    *listed* are the names in `columns`; None means every column that is not excluded. *fitting* are the patterns in
+    `columns`. Entries of *fitting*, *excluded* and *hashed* may contain ``*`` for any characters. *types* pairs a
+    column with its type at the target, *renamed* a column with its name at the target. *extra* pairs a property of the
+    change, such as ``commit_time``, with the target column that gets the property (G-118). *where* is the setting
+    `where`, the condition for rows, in normalized spelling (G-193). *dated* is True if the table has a history, which
+    needs the commit time and transaction of each change (G-194).
     """
 
     listed: tuple[str, ...] | None = None
@@ -37,16 +40,16 @@ class ColumnChoice(NamedTuple):
 
     @property
     def logs_transactions(self) -> bool:
-        """Whether the change log keeps commit time and transaction of each change, as some settings need."""
+        """Whether a setting needs commit time and transaction of each change in the change log."""
         return self.dated or any(content in OF_TRANSACTIONS for content, _ in self.extra)
 
     @property
     def is_all(self) -> bool:
-        """Whether every column is read, including those that the source adds later."""
+        """Whether every column is read, including columns that the source adds later."""
         return self.listed is None and not self.excluded
 
     def of(self, names: Iterable[str]) -> list[str]:
-        """Those of the given column names that are read, in their order."""
+        """Return those of the given column names that are read, in the given order."""
         names = [*names]
         if self.listed is not None:
             exact = {*self.listed}
@@ -55,7 +58,7 @@ class ColumnChoice(NamedTuple):
         return [name for name in names if not _fits(name, self.excluded)]
 
     def type_of(self, name: str) -> str | None:
-        """The target type that the mirror file sets, string for a hashed column; None: the source's type decides."""
+        """The target type that the mirror file sets for a column, or None; string for a hashed column."""
         return "string" if self.hashes(name) else _value_for(name, self.types)
 
     def hashes(self, name: str) -> bool:
@@ -63,7 +66,7 @@ class ColumnChoice(NamedTuple):
         return bool(self.hashed) and _fits(name, self.hashed)
 
     def new_name_of(self, name: str) -> str | None:
-        """The name that the mirror file gives a column at the target; None if it keeps the source's."""
+        """The target name that `rename` in the mirror file gives a column; None if the column keeps its name."""
         said = _value_for(name, self.renamed)
         return None if said == name else said
 
@@ -72,12 +75,12 @@ class ColumnChoice(NamedTuple):
         return self.new_name_of(name) or name
 
     def absent(self, names: Iterable[str]) -> list[str]:
-        """The columns listed in the mirror file that *names* lacks."""
+        """The columns that `columns` in the mirror file lists and *names* does not contain."""
         return lacking(self.listed or (), names)
 
     @property
     def takes(self) -> str:
-        """The selection as JSON for the ledger: ``[listed, fitting, excluded]``."""
+        """The settings that select columns, as JSON for the ledger: ``[listed, fitting, excluded]``."""
         return json.dumps([self.listed, self.fitting, self.excluded], ensure_ascii=False)
 
     @property
@@ -87,9 +90,10 @@ class ColumnChoice(NamedTuple):
         return json.dumps([types, self.where] if self.where else types, ensure_ascii=False)
 
     def gained(self, before: str) -> list[str]:
-        """The columns and patterns that are read now, but were not under an earlier selection (JSON as in *takes*).
+        """The columns and patterns that are read now, but were not read under the earlier settings *before*.
 
-        Rows that were read before lack these columns, so they need a reload.
+        *before* is JSON as :attr:`takes` returns it. Rows that were read under the earlier settings lack these columns,
+        so the table needs a reset.
         """
         listed, fitting, excluded = json.loads(before)
         former = ColumnChoice(None if listed is None else tuple(listed), tuple(fitting), tuple(excluded))
@@ -105,7 +109,7 @@ class ColumnChoice(NamedTuple):
         ]
 
     def unread(self, names: Iterable[str], taken: Iterable[str]) -> frozenset[str]:
-        """Those of *names* that are not read now, or were not read before *taken* was added.
+        """Those of *names* that are not read now, or that are read only since *taken* was added to `columns`.
 
         *taken* are names and patterns as :meth:`gained` returns them.
         """
@@ -113,7 +117,7 @@ class ColumnChoice(NamedTuple):
         return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """The names and patterns in `columns`, also excluded and renamed ones, that match none of *names*."""
+        """The names and patterns under `columns` (with `exclude` and `rename`) that match none of *names*."""
         names = [*names]
         patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
         return [*dict.fromkeys([*self.absent(names), *fitting_none(patterns, names)])]
@@ -123,24 +127,24 @@ ALL_COLUMNS = ColumnChoice()
 
 
 def where_of(types_text: str) -> str:
-    """The condition for rows in what :attr:`ColumnChoice.types_text` wrote."""
+    """Extract the condition for rows from JSON that :attr:`ColumnChoice.types_text` wrote."""
     stored = json.loads(types_text)
     return str(stored[1]) if isinstance(stored, list) else ""
 
 
 def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The *wanted* names that *names* does not contain, compared without case."""
+    """The names in *wanted* that *names* does not contain, compared without case."""
     there = {name.casefold() for name in names}
     return [name for name in wanted if name.casefold() not in there]
 
 
 def plain_names(names: Iterable[str]) -> list[str]:
-    """The entries without ``*``. Unlike a pattern, a name claims that the column exists."""
+    """Return the names without ``*``, because only these claim that a column exists; a pattern may match none."""
     return [name for name in names if "*" not in name]
 
 
 def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The names and patterns that match none of *names*."""
+    """Return those of *patterns* (names, or names with ``*``) that match none of *names*."""
     names = [*names]
     return [one for one in patterns if not any(_fits(name, [one]) for name in names)]
 

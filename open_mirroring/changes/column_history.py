@@ -1,12 +1,13 @@
-"""Finds what became of a table's columns: which were dropped, came back, or may have been renamed.
+"""Finds which columns of a table were dropped, came back, or may have been renamed.
 
-The source sends no event for DDL (C-75), so this is inferred from the rows. A row that provably has all columns, but
-lacks one of earlier changes, shows that the column was dropped. The positions of the rows decide, not their arrival
-(G-60). A rename looks like a drop and an addition in one step (F-88).
+The source sends no event for DDL (C-75), so the fate of a column is inferred from rows. A *whole* row provably has
+every column that the table had at that time. If a whole row lacks a column of earlier rows, the column was dropped or
+renamed. "Earlier" means by the positions of the rows, not by their arrival (G-60). A rename looks like a drop and an
+addition in one step (F-88).
 
-A *place* here is the position of a change over all streams of its table
-(:attr:`~open_mirroring.changes.log_position.LogPosition.order`); places sort as text. A *whole* row provably has every
-column.
+A *place* in this module is the position of a change over all streams of its table, as a string that sorts in the order
+of the changes (:attr:`~open_mirroring.changes.log_position.LogPosition.order`). A stream is one enabling of streaming
+or one Qlik full load.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ BELOW_CHANGES = PlacesSeen("", "")
 
 
 class Column(NamedTuple):
-    """A column in a column list: its SQL type, its type at the target (*lands*), and its ordinal (*place*).
+    """One column in a column list: SQL type at the source, type at the target (*lands*), and ordinal (*place*).
 
-    *sql_type* is empty and *place* is None if the source does not report them. If the mirror file sets another target
-    type, *own* is the one that *sql_type* would have had.
+    *sql_type* is empty and *place* is None if the source does not report them. If `types` in the mirror file sets the
+    type at the target, *own* is the target type that the column would have without this setting.
     """
 
     sql_type: str
@@ -43,9 +44,10 @@ class Column(NamedTuple):
     own: str = ""
 
     def may_be(self, other: Column) -> bool:
-        """Whether the types allow *other* to be this column under a new name.
+        """Whether the types of both columns allow that *other* is this column under a new name.
 
-        The target types have to be equal. For strings, the source's types without length have to be equal, too.
+        The target types have to be equal. If the target type is string, the source types without their length have to
+        be equal, too.
         """
         kinds = {kind for one in (self, other) if (kind := one.sql_type.partition("(")[0].strip())}
         mine, theirs = self.own or self.lands, other.own or other.lands
@@ -53,9 +55,9 @@ class Column(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A set of columns that rows had, and the places of these rows.
+    """A set of columns that some rows of a table had, and the places of these rows.
 
-    *whole*: one of the rows proved that these are all columns of the table at that time.
+    *whole* is True if one of the rows proved that these were all columns of the table at that time.
     """
 
     columns: Mapping[str, Column]
@@ -71,9 +73,9 @@ class Structure(NamedTuple):
 
 
 class Word(NamedTuple):
-    """An operator's decision on a column that rows lack: it was renamed to *now*, or dropped (None).
+    """An operator's decision on a column that newer rows lack: it was renamed to *now*, or dropped (*now* is None).
 
-    It applies to changes up to the place *up_to*.
+    The decision applies to changes up to the place *up_to*.
     """
 
     column: str
@@ -84,8 +86,8 @@ class Word(NamedTuple):
 class Gone(NamedTuple):
     """A column that newer complete rows lack, and the columns that may be its new name.
 
-    *after* is the place of the last row with the column; empty if only rows of an initial load have it. *since* is the
-    first known place of a complete row without it.
+    *after* is the place of the last row with the column; empty if only rows of an initial load have the column. *since*
+    is the first known place of a complete row without the column.
     """
 
     after: str
@@ -94,10 +96,10 @@ class Gone(NamedTuple):
 
 
 class Back(NamedTuple):
-    """A column that came back after complete rows lacked it, even if it was dropped again later.
+    """A column that is in rows again after complete rows lacked it, even if it was dropped again later.
 
-    Values before *gone_at* belong to a former column of the same name. *since* is the first known place of a row that
-    has the column again.
+    Values at places before *gone_at* belong to a former column of the same name. *since* is the first known place of a
+    row that has the column again.
     """
 
     gone_at: str
@@ -107,7 +109,8 @@ class Back(NamedTuple):
 class FormerColumn(NamedTuple):
     """A column that rows up to a place have, but that the table no longer has under this name (G-66, G-67).
 
-    *now* is its new name. None means that it was dropped: a column of this name today is another one.
+    *now* is the column's new name. If *now* is None, the column was dropped, and a present column of the same name is a
+    different column.
     """
 
     column: str
@@ -116,7 +119,7 @@ class FormerColumn(NamedTuple):
 
 
 class ColumnHistory(NamedTuple):
-    """The columns of a table that were dropped or came back, by name. All other columns never changed."""
+    """The columns of a table that were dropped or came back, by name. A column that is not in here never did either."""
 
     gone: Mapping[str, Gone] = MappingProxyType({})
     back: Mapping[str, Back] = MappingProxyType({})
@@ -134,8 +137,8 @@ def column_history(
 
     Args:
         lists: the column lists of changes.
-        decided: decisions of operators on columns.
-        loaded: the column lists of initial loads, whose rows are below every change.
+        decided: operators' decisions on columns that newer rows lack.
+        loaded: the column lists of initial loads, whose rows count as older than every change.
         carried: columns of *loaded* that changes contain as long as the source has them.
         renames: whether the source can rename a column while its changes are read.
     """
@@ -163,7 +166,11 @@ def column_history(
 
 
 def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set[str] | None:
-    """The names that a column may have got, from successive structures of its table; None if they never drop it."""
+    """The new names that a column may have got, from structures of its table that the source announced, oldest first.
+
+    A new name is a column of a matching type that first appears in the structure in which *column* is missing. Returns
+    None if no structure lacks *column* after one that has it.
+    """
     found, is_shown = set[str](), False
     for before, after in pairwise(structures):
         if column in before.columns and column not in after.columns:
@@ -174,9 +181,10 @@ def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set
 
 
 def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """The columns that were dropped and added again between two column orders of a table.
+    """Return the columns that were dropped and added again between the column orders *before* and *after* of a table.
 
-    SQL Server puts a new column last, so a known column that moved to the end was added again.
+    SQL Server puts an added column last. So a column of *before* that is behind its former neighbours in *after* was
+    added again.
     """
     places = {name: at for at, name in enumerate(before)}
     known = [name for name in after if name in places]
@@ -187,9 +195,9 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[Word]) -> list[FormerColumn]:
-    """The renames that operators stated and the column lists do not contradict, oldest first.
+    """The renames that operators decided on and that the column lists do not contradict, oldest first.
 
-    If the lists show a time without the column before its rename, a drop is added there.
+    If the column lists show rows without the column before its rename, a drop at that place is added to the result.
     """
     found = []
     for column, up_to, now in sorted(said, key=lambda one: one.up_to):
@@ -208,15 +216,15 @@ def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said
 
 
 def other_columns(history: ColumnHistory) -> list[FormerColumn]:
-    """For each column that came back, a drop: earlier values of this name belong to another column."""
+    """For each column that came back: a drop, because earlier values under this name belong to a different column."""
     return [FormerColumn(column, back.gone_at, None) for column, back in sorted(history.back.items())]
 
 
 def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
     """The names that a column may have had while it was gone, each with the first place of a row with that name.
 
-    The column may have been renamed several times. So every column of a fitting type counts that first appears in
-    between and never in one row with it.
+    The column may have been renamed several times and then back. So every column counts whose type matches, that first
+    appears while *column* was gone, and that no row has together with *column*.
     """
     having = [one for one in lists if column in one.columns]
     first = min(one.seen.first for one in having)
@@ -236,7 +244,10 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
 
 
 def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
-    """The last place where a complete row lacks a dropped column again, between rows that have it; else empty."""
+    """The last place where a complete row lacks a dropped column, between rows that have the column.
+
+    The result is empty if there is no such row.
+    """
     having = [one.seen for one in lists if former.column in one.columns]
     around = max((seen.last for seen in having if seen.first <= former.up_to < seen.last), default="")
     return max((at for at in _proofs_without(former.column, lists) if former.up_to < at < around), default="")
@@ -245,10 +256,10 @@ def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
 def spelled_otherwise(
     lists: Sequence[ListOfColumns], spelled: Mapping[str, str], keys: Collection[str]
 ) -> list[FormerColumn]:
-    """The columns whose names differ only in case from those in the table's published files: they are the same (G-67).
+    """The columns whose names differ only in case from the names in the table's published files (G-67).
 
-    *spelled* maps the lower-case name to the spelling in the files. If one list has both spellings, they are two
-    columns.
+    Both spellings mean the same column, unless one column list has both: then they are two columns. *spelled* maps the
+    lower-case name to the spelling in the files.
     """
     names, found = dict(spelled), list[FormerColumn]()
     for name in dict.fromkeys(name for one in lists for name in one.columns):
@@ -259,7 +270,10 @@ def spelled_otherwise(
 
 
 def lists_as_now(lists: Sequence[ListOfColumns], former: Sequence[FormerColumn]) -> list[ListOfColumns]:
-    """The column lists under the present names of columns; one with rows on both sides of a rename is split."""
+    """Return the column lists with each column under its present name.
+
+    A column list whose rows are on both sides of a rename is split into two lists.
+    """
     found = [*lists]
     for one in former:
         found = [piece for part in found for piece in _pieces(part, one)]
@@ -276,7 +290,7 @@ def _pieces(part: ListOfColumns, former: FormerColumn) -> list[ListOfColumns]:
 
 
 def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen | None]:
-    """Split the known places of some rows at *place*: those up to it, and those above it; None where there are none."""
+    """Split the known places of some rows into those up to *place* and those above it; None for an empty side."""
     low = None if seen.first > place else clipped(seen, place)
     if seen.last <= place:
         return low, None
@@ -286,7 +300,7 @@ def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen
 
 
 def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
-    """The known places of some rows, limited to *up_to*; the first of them has to be at or below it."""
+    """Limit the known places of some rows to those up to *up_to*; the first place must be at or below *up_to*."""
     last = place.last if place.last <= up_to else place.first
     if not place.whole_first or place.whole_first > up_to:
         return PlacesSeen(place.first, last)
@@ -295,7 +309,7 @@ def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
 
 
 def place_text(order: str) -> str:
-    """A place for people, as ``ordinal of the stream:position in the stream``."""
+    """Format a place for people, as ``ordinal of the stream:position in the stream``."""
     ordinal, _, text = order.partition(":")
     return f"{int(ordinal)}:{text.rstrip(BEHIND)}"
 
@@ -306,7 +320,7 @@ _TIME = re.compile(r"(20\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)\d\d")
 
 
 def commit_text(place: str) -> str:
-    """A place for people by its commit: an LSN in SQL Server's spelling, or a time; else the place itself."""
+    """Format a place for people as its commit: an LSN in SQL Server's spelling, or a time; else the place itself."""
     for part in place.rstrip(BEHIND).split(":"):
         if found := _LSN.fullmatch(part):
             return f"LSN {':'.join(found.groups())}"

@@ -1,8 +1,8 @@
 """Notes on the columns of a table: decisions of operators, which columns are gone, and which are unverified.
 
-`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value, but sends no change (G-07). So rows published before may
-differ from the source. A new column, or one whose type changed its values, stays unverified until a proof compares it
-with the source, or the table is loaded again.
+`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value, but the source sends no change for these rows (G-07). So
+rows that were published before the statement may differ from the source. A new column, or a column whose values changed
+with its type, stays unverified until a proof compares it with the source, or a reset loads the table again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from open_mirroring.changes.column_history import FormerColumn, Word, commit_tex
 
 
 class NoteKind(StrEnum):
-    """The kinds of notes on a column."""
+    """The kinds of notes on a column: what is known or was decided about the column."""
 
     DECIDED = "decided"
     """An operator decided that a column that rows lack was dropped or renamed (F-88). It survives a reset of the table.
@@ -42,12 +42,13 @@ UNVERIFIED = (NoteKind.CHANGED, NoteKind.TAKEN, *OF_ROWS)
 
 
 class ColumnNote(NamedTuple):
-    """A note on a table's columns.
+    """A note on one or more columns of a table.
 
-    *generation* counts the resets of the table; a note with 0 survives them. *column* is a name or a pattern; if all
-    rows are meant, it is the reason. The note applies from the place *since* on; a decision and a former column apply
-    up to it. *batch* is the newest batch whose rows are meant; for a former column it is the rank in which these notes
-    are applied.
+    *generation* counts the resets of the table; a note with generation 0 survives every reset. *column* is a name or a
+    pattern; in a note on all columns of all rows, *column* has the reason. *since* is the place (position) from which
+    the note applies. In notes of the kinds DECIDED and FORMER, *since* is the place up to which the note applies.
+    *batch* is the newest batch of the change log whose rows are meant. In notes of the kind FORMER, *batch* is the rank
+    in which these notes are applied.
     """
 
     generation: int
@@ -61,7 +62,7 @@ class ColumnNote(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The place since which the note applies, for people."""
+        """The position since which the note applies, formatted for people."""
         return place_text(self.since)
 
     @property
@@ -76,11 +77,14 @@ class ColumnNote(NamedTuple):
 
     @property
     def is_unverified(self) -> bool:
-        """Whether rows may differ from the source, and no comparison since then showed that they are equal."""
+        """Whether rows may differ from the source in this column, and no later comparison showed them to be equal."""
         return self.kind in UNVERIFIED and not self.verified
 
     def text(self, names: str) -> str:
-        """The note as a sentence for people; *names* are columns and time: ``columns 'a', 'b' unverified since …``."""
+        """The note as a sentence for people.
+
+        *names* is the beginning of the sentence, such as ``columns 'a', 'b' unverified since LSN …``.
+        """
         if self.kind is NoteKind.GONE:
             return f"{names}: rows written since then have NULL there"
         if self.kind is NoteKind.LOAD:
@@ -105,18 +109,18 @@ class ColumnNote(NamedTuple):
 
 
 def decided(notes: Iterable[ColumnNote]) -> list[Word]:
-    """The decisions of operators among these notes, on columns that rows lack."""
+    """Extract operators' decisions on columns that newer rows lack: was the column dropped or renamed?"""
     return [Word(one.column, one.since, one.now) for one in notes if one.kind is NoteKind.DECIDED]
 
 
 def former_columns(notes: Iterable[ColumnNote]) -> list[FormerColumn]:
-    """The former names of columns among these notes, in the order in which they have to be applied."""
+    """Extract the former names of columns from notes, in the order in which the renames have to be applied."""
     former = (one for one in notes if one.kind is NoteKind.FORMER)
     return [FormerColumn(one.column, one.since, one.now) for one in former]
 
 
 def texts(notes: Iterable[ColumnNote]) -> list[str]:
-    """Sentences for people: which columns are gone and which are unverified. Equal notes share one sentence."""
+    """Sentences for people on which columns are gone and which are unverified; equal sentences are merged."""
     alike: dict[tuple[NoteKind, str], list[ColumnNote]] = {}
     for one in notes:
         if one.kind is NoteKind.GONE or one.is_unverified:

@@ -1,8 +1,9 @@
-"""Computes the complete position of the change log: below it no change can arrive, so every transaction is complete.
+"""Computes the complete position of the change log: the position below which no change can arrive any more.
 
-Positions rise inside each partition, so a transaction is complete once every partition has shown a later commit (C-34).
-The complete position is the smallest of the partitions' highest commits. It never passes an event whose pieces are
-missing (C-52). A partition without new messages holds it back; a heartbeat moves it forward (C-88).
+Below the complete position every transaction is complete. Positions rise inside each partition of the source, so a
+transaction is complete once every partition has shown a later commit (C-34). So the complete position is the smallest
+of the partitions' highest commits. The complete position never passes a split event whose pieces are missing (C-52). A
+partition without new messages holds the complete position back; a heartbeat message moves it forward (C-88).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (``finalevent`` is not in use),
 *sys.sp_create_event_stream_group* (``@partition_key_scheme``).
@@ -26,11 +27,12 @@ If a format marks the first change of each transaction, it is the position ``maj
 
 
 class Completeness(NamedTuple):
-    """What is known after a batch about where the change log is complete.
+    """What is known after a batch about the positions below which the change log is complete.
 
-    *partitions* is how many partitions of the source contain changes, *highest* the highest commit that each has shown.
-    *below* is by stream the position below which everything is complete; only streams that every partition has shown
-    are in it. *reads* are the places from which the source was read.
+    *partitions* is how many partitions of the source contain changes. *highest* has the highest commit that each partition
+    has shown. *below* has, by stream, the position below which every change is in the change log. A stream (one
+    enabling of streaming) is in *below* only once every partition has shown it. *reads* are the places, such as topics
+    or folders, from which the source was read.
     """
 
     partitions: int
@@ -39,17 +41,18 @@ class Completeness(NamedTuple):
     reads: Reads = MappingProxyType({})
 
     def highest_at(self, reads: Reads) -> HighestMajors:
-        """The highest commits by partition, or none if a former place is no longer read (G-142).
+        """The highest commits by partition; empty if *reads* no longer contains a place that was read before (G-142).
 
-        The partitions of a former place show nothing new and would hold the complete position back for ever.
+        Partitions of a place that is no longer read show nothing new, so they would hold the complete position back for
+        ever.
         """
         return {} if places_left(self.reads, reads) else self.highest
 
     def position(self, ordinals: Mapping[str, int]) -> str | None:
         """The complete position of a table as ``epoch:major``, comparable over its streams; None if there is none.
 
-        *ordinals* are the numbers of the table's streams. If several streams have one, that of the newest stream counts
-        (G-01).
+        *ordinals* are the numbers of the table's streams by stream name. If several streams have a complete position,
+        that of the newest stream counts (G-01).
         """
         known = [position_order(ordinals[epoch], major) for epoch, major in self.below.items() if epoch in ordinals]
         return max(known, default=None)
@@ -69,10 +72,10 @@ def advance(
     waiting: Iterable[tuple[str, str]],
     reads: Reads = MappingProxyType({}),
 ) -> Completeness:
-    """Compute the completeness after a batch from the one before. A complete position never falls.
+    """Compute the completeness after a batch from the completeness *before* it. A complete position never falls.
 
-    *highest* are the highest commits of this batch. *waiting* contains stream and commit of every event that lacks
-    pieces; an empty commit is unknown and keeps every position where it is.
+    *highest* are the highest commits by partition in this batch. *waiting* contains stream and commit of every split event
+    that lacks pieces. If such a commit is empty (unknown), every complete position stays where it is.
     """
     merged = {name: dict(epochs) for name, epochs in (before.highest_at(reads) if before else {}).items()}
     for name, epochs in highest.items():

@@ -1,7 +1,8 @@
 """Completes changes that contain only the changed columns, from earlier changes of the same row (G-04).
 
-Missing columns come from the row's changes back to one with the complete row, also under an earlier key (G-03) or from
-an initial load (G-08). Otherwise unchanged columns would become NULL.
+The missing columns are taken from the row's earlier changes, back to a change with the complete row. Changes from
+before the row changed its key count, too (G-03), and so do rows of an initial load (G-08). Without completion, columns
+that the change does not contain would become NULL.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ def deciding(
     *,
     keeps: bool = False,
 ) -> Logged | None:
-    """The change that decides the state of a key, its row completed from earlier changes; None if there is none.
+    """The newest change of a key that counts, its row completed from earlier changes; None if there is no change.
 
-    *untypable* are the positions of changes whose values do not fit their types; they are skipped. *is_held* selects
-    the changes that may be used to complete a row. If *keeps*, a delete has the last row of its key (G-192).
+    *untypable* are the positions of changes whose values do not fit their types; these changes are skipped. *is_held*
+    selects the changes that may be used to complete a row. If *keeps*, a delete gets the last row of its key (G-192).
     """
     if any(change.after is not None and not change.whole for change in changes):
         changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)

@@ -1,7 +1,7 @@
-"""Infers from a source's DDL statements whether a column was dropped or renamed (T-84).
+"""Infers from a source's DDL statements whether a missing column was dropped or renamed (T-84).
 
-Changes do not show the difference (G-60). Statements count only if they are unambiguous; otherwise an operator is
-asked.
+The changes themselves do not show the difference between a drop and a rename (G-60). If the DDL statements are
+ambiguous, they are ignored and an operator is asked.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ _LEAVE_COLUMNS = ("ALTER_TABLE", "TRUNCATE_TABLE")
 
 
 class ColumnStep(NamedTuple):
-    """What one statement does to a column: the action, and the new name if it is a rename."""
+    """What one DDL statement does to a column: the action, and the new name if the action is a rename."""
 
     action: str
     renamed_to: str | None = None
 
 
 class Statement(NamedTuple):
-    """A DDL statement on one table; *place* is its position among the changes of the table's current Qlik load.
+    """A DDL statement on one table.
 
-    *columns* are its actions by lower-case former name; None if unknown. *renamed_to* is the table's new name.
+    *place* is the statement's position among the changes since the table's newest full load by a Qlik task. *columns*
+    has the action on each column by the column's former name in lower case; None if the actions are unknown.
+    *renamed_to* is the new name of the table, if the statement renames it.
     """
 
     place: str
@@ -38,7 +40,7 @@ class Statement(NamedTuple):
 class SourceReport(NamedTuple):
     """What a source reports in addition to changes: signals by table and code, and DDL statements by table.
 
-    *statements* None: the source reports none.
+    *statements* is None if the source reports no DDL statements.
     """
 
     signals: Mapping[tuple[str, str], str] = MappingProxyType({})
@@ -51,9 +53,10 @@ involved."""
 
 
 def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ColumnFate | None:
-    """What DDL statements after the position *after* did to a column; None if that is nothing, or unclear.
+    """What the DDL statements after position *after* did to a column; None if they did nothing, or it is unclear.
 
-    Several renames are followed. It is unclear if another column gets the name while this one still has it.
+    Several renames in a row are followed. The result is unclear, for example, if another column gets a name that this
+    column still has.
     """
     name, first = column, ""
     for one in sorted((one for one in statements if one.place > after), key=lambda one: one.place):
@@ -79,9 +82,10 @@ def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> 
 
 
 def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ColumnFate]:
-    """The fates of columns that lost this name before another column got it, by the position of the loss (T-88).
+    """Find the columns that had the name *column* and lost it before another column got this name (T-88).
 
-    Only losses between the positions *first* and *last* count.
+    Returns what became of each such column, by the position at which it lost the name. Only positions between *first*
+    and *last* count.
     """
     found: dict[str, ColumnFate] = {}
     for one in statements:

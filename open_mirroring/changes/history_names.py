@@ -1,4 +1,4 @@
-"""Names of history tables: the ledger has them next to the tables whose logged changes they publish (G-194)."""
+"""Names of history tables, which publish the same logged changes as the table whose history they keep (G-194)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ LOGGED_GENERATION = 1
 
 
 def history_of(source: str) -> str:
-    """The name under which the ledger has the history of a source table."""
+    """The name of a source table's history in the ledger."""
     return source + _HISTORY
 
 
 def logged_as(source: str) -> str:
-    """The name under which the log has the changes that a table of the ledger publishes."""
+    """The name under which the change log has the changes of a table: for a history, the name of its source table."""
     return source.removesuffix(_HISTORY)
 
 
 def is_history(source: str) -> bool:
-    """Whether a table of the ledger is the history of another one."""
+    """Whether a table of the ledger is the history of another table."""
     return source.endswith(_HISTORY)
 
 
 def is_chosen(source: str, only: Collection[str] | None) -> bool:
-    """Whether a table is one of *only*: a history is meant by its own name, and by that of its table. None: all are."""
+    """Whether a table is one of the names *only*; None means every table.
+
+    A history table is chosen by its own name, and by the name of its source table.
+    """
     return only is None or source in only or logged_as(source) in only

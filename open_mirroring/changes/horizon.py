@@ -1,9 +1,10 @@
 """Decides which old batches of the change log can be dropped, by the *horizon* of each table.
 
-All changes up to a table's horizon, a transaction, are published and final: a change that still arrives there stops the
-table (G-05). So only changes above the horizon are ever planned, and a block of batches can be dropped once all its
-changes are published and at or below it. A table whose rows are completed from earlier changes (G-04) keeps all of its
-log. The horizon stays below open dead letters and incomplete messages, because their changes may still arrive.
+The horizon of a table is a transaction. All changes up to the horizon are published and final: a new change that still
+arrives there stops the table (G-05). So publishing needs only changes above the horizon. A block of batches can be
+dropped from the change log once all its changes are published and at or below the horizons of their tables. A table
+whose rows are completed from earlier changes (G-04) keeps all its changes in the change log. The horizon stays below
+open dead letters and incomplete messages, because their changes may still arrive.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Transaction = tuple[int, str]
 
 
 class MirrorHorizon(NamedTuple):
-    """The horizon of a mirror: all changes of batches above *batch* are above the horizon of their table.
+    """The horizon of a mirror: in batches above *batch*, every change is above the horizon of its table.
 
-    *at* is when *batch* was bound; the source is never read again from before that time. The log may lack the batches
-    up to *dropped*.
+    *at* is when *batch* was bound; a backfill cannot read the source again from before *at*. The change log may lack
+    the batches up to *dropped*.
     """
 
     batch: int
@@ -32,7 +33,10 @@ class MirrorHorizon(NamedTuple):
 
 
 class TableHorizon(NamedTuple):
-    """The newest final transaction of a table, as stream ordinal and commit: a new change there stops it (G-05)."""
+    """The newest final transaction of a table, as stream ordinal and commit.
+
+    A new change at or below this transaction stops the table (G-05).
+    """
 
     ordinal: int
     major: str
@@ -41,7 +45,7 @@ class TableHorizon(NamedTuple):
 class BatchContents(NamedTuple):
     """What a committed batch contains of one table and stream: number of rows, lowest and highest position, and files.
 
-    *files* are relative to the change log.
+    The paths in *files* are relative to the folder of the change log.
     """
 
     batch: int
@@ -53,7 +57,7 @@ class BatchContents(NamedTuple):
 
 
 class LoggedBatch(NamedTuple):
-    """A committed batch: when it was bound, and when it was first seen in the log."""
+    """A committed batch: when it was bound, and when it was first seen in the change log."""
 
     number: int
     bound_at: datetime
@@ -64,9 +68,9 @@ class LoggedBatch(NamedTuple):
 class LoggedTable:
     """The facts that decide how far the horizon of one table may move.
 
-    *epochs* has the ordinal of each stream. *waiting* are stream and position of changes that may still arrive or be
-    decoded. Normal reading may repeat changes from *reread_from* on (T-18). Changes above *published_position* are not
-    published yet, even in published batches (C-88).
+    *epochs* has the ordinal of each stream (one enabling of streaming or one Qlik full load). *waiting* has stream and
+    position of each change that may still arrive or be decoded. Changes from *reread_from* on may be read again in
+    normal operation (T-18). Changes above *published_position* are not published yet, even if their batches are (C-88).
     """
 
     published_batch: int
@@ -81,7 +85,7 @@ class LoggedTable:
 
 
 class MovedHorizon(NamedTuple):
-    """The next horizon: that of the mirror (None: none yet), and those of the tables that moved, by source table."""
+    """The next horizon of the mirror (None: there is none yet), and of each table whose horizon moved."""
 
     mirror: MirrorHorizon | None
     tables: dict[str, TableHorizon]
@@ -96,11 +100,11 @@ def advance(
     held_from: int | None,
     batches_per_block: int,
 ) -> MovedHorizon:
-    """Move the horizons of a mirror and its tables as far as possible; they never move back.
+    """Move the horizons of a mirror and its tables as far as possible; a horizon never moves back.
 
-    Only batches committed before the time *before* may go below a horizon, and none from *held_from* on, the first
-    batch with an open dead letter or an incomplete message. The log is dropped in blocks of *batches_per_block*
-    batches.
+    Only batches that were committed before the time *before* may go below a horizon. *held_from* is the first batch
+    with an open dead letter or an incomplete message; this batch and all later ones stay above every horizon. The
+    change log is dropped in blocks of *batches_per_block* batches.
     """
     old = [b for b in batches if b.committed_at < before and (held_from is None or b.number < held_from)]
     newest = max(old, default=None)

@@ -1,9 +1,9 @@
 """The position that puts all changes of a table in one order: ``(epoch, major, minor, sub)`` (G-01).
 
-*epoch* is the number that the ledger gave to a stream, such as a CES ``logicalid`` or a Qlik load: a stream that is set
-up again gets the next number. *major* is the commit (LSN or change sequence), *minor* the place inside it. Both are
-texts of fixed width, so that they sort in the order of the source's log. *sub* puts the DELETE half of a key change (0)
-before its UPSERT half (1).
+*epoch* is the number that the ledger gave to a stream. A stream is one enabling of change event streaming
+(``logicalid``) or one full load by a Qlik task; each new stream of a table gets the next number. *major* is the commit
+(LSN or change sequence), *minor* the place inside the commit. Both are strings of fixed width that sort in the order of
+the source's transaction log. *sub* puts the DELETE half of a key change (0) before its UPSERT half (1).
 
 Inside a stream a position is written ``major:minor:sub``. Arrival, file order and clocks never decide the order.
 """
@@ -29,7 +29,7 @@ BEGINS_EMPTY = ""
 
 
 class LogPosition(NamedTuple):
-    """A change's position in the total order of its table; compares field by field."""
+    """The position of a change in the total order of its table; positions compare field by field."""
 
     epoch: int
     major: str
@@ -38,12 +38,12 @@ class LogPosition(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The position inside its stream, ``major:minor:sub``, as stored in the change log; sorts like the position."""
+        """The position inside its stream, ``major:minor:sub``, as the string in the change log; sorts in order."""
         return position_text(self.major, self.minor, self.sub)
 
     @property
     def order(self) -> str:
-        """The position as a text that sorts over all streams of a table: ``epoch:major:minor:sub``."""
+        """The position over all streams of a table, ``epoch:major:minor:sub``, as a string that sorts in order."""
         return position_order(self.epoch, self.text)
 
     @property
@@ -53,10 +53,11 @@ class LogPosition(NamedTuple):
 
     @classmethod
     def parse(cls, epoch: int, text: str) -> LogPosition:
-        """Parse a position of the form ``major:minor:sub``.
+        """Parse the string ``major:minor:sub``, a position inside the stream with the number *epoch*.
 
         Raises:
-            TerminalError: ``LOG_DAMAGED`` when the text has not exactly three parts or a sub other than 0 or 1.
+            TerminalError: ``LOG_DAMAGED`` if *text* does not have exactly three parts, or its last part is neither 0
+                nor 1.
         """
         parts = text.split(":")
         if len(parts) != 3 or parts[2] not in ("0", "1") or not parts[0] or not parts[1]:
@@ -69,67 +70,75 @@ class LogPosition(NamedTuple):
 
 
 def position_text(major: str, minor: str, sub: int) -> str:
-    """The position ``major:minor:sub``, as stored in the change log."""
+    """The position ``major:minor:sub`` as a string, as stored in the change log."""
     return f"{major}:{minor}:{sub}"
 
 
 def position_order(epoch: int, text: str) -> str:
-    """A text that sorts over all streams of a table as its positions do: ``epoch:text``.
+    """The position ``epoch:text`` as a string that sorts over all streams of a table.
 
-    *text* is a position inside its stream, or only its ``major``. A ``major`` sorts below every change of its
-    transaction and above those of all earlier ones. So does ``major:minor`` of the first change of a transaction
-    (K-80).
+    *text* is a position inside its stream, or only the beginning of a position. A beginning ``major`` sorts below every
+    change of its transaction and above all changes of earlier transactions. A beginning ``major:minor`` of a
+    transaction's first change sorts in the same place (K-80).
     """
     return f"{epoch:0{_ORDINAL_DIGITS}d}:{text}"
 
 
 def load_epoch(generation: int) -> str:
-    """The stream name of rows from an initial load; every generation (begun by a reset) of a table has its own."""
+    """The stream name of rows from an initial load.
+
+    *generation* counts the resets of the table. Each generation has a stream name of its own, because rows that were
+    loaded before a reset do not count after it.
+    """
     return f"{_LOAD_EPOCH}{generation})"
 
 
 def is_load_epoch(epoch: str) -> bool:
-    """Whether a stream name stands for rows of an initial load."""
+    """Whether a stream name means rows of an initial load."""
     return epoch.startswith(_LOAD_EPOCH)
 
 
 def is_of_generation(epoch: str, generation: int) -> bool:
-    """Whether changes of a stream count in this generation of their table.
+    """Whether changes of a stream count in this generation of their table; a reset begins the next generation.
 
-    Rows loaded before a reset never count after it: deleted rows would reappear.
+    Rows that were loaded before a reset do not count after it: rows that were deleted since would reappear.
     """
     return not is_load_epoch(epoch) or epoch == load_epoch(generation)
 
 
 def transaction_at(order: str) -> tuple[int, str]:
-    """The stream number and the commit in a position (:attr:`LogPosition.order`); "" gives one below all others."""
+    """The stream number and the commit of the position *order*; the empty string gives a transaction below all others.
+
+    *order* is a string as :attr:`LogPosition.order` returns it.
+    """
     return (
         (int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :].partition(":")[0]) if order else (LOAD_ORDINAL, "")
     )
 
 
 def not_below(order: str, ordinals: Mapping[str, int]) -> dict[str, str]:
-    """For each stream the lowest position at or above *order*; streams entirely below it are left out.
+    """For each stream its lowest position at or above *order*; streams that are entirely below *order* are left out.
 
-    *ordinals* are the numbers of the streams, by stream name.
+    *ordinals* are the numbers of the streams by stream name.
     """
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else "" for epoch, at in ordinals.items() if at >= ordinal}
 
 
 def not_above(order: str, ordinals: Mapping[str, int]) -> dict[str, str | None]:
-    """For each stream the highest position at or below *order*, None for no limit; streams above it are left out.
+    """For each stream its highest position at or below *order* (None: no limit); streams above *order* are left out.
 
-    *ordinals* are the numbers of the streams, by stream name.
+    *ordinals* are the numbers of the streams by stream name.
     """
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else None for epoch, at in ordinals.items() if at <= ordinal}
 
 
 def above(highest: str | None) -> str:
-    """A text above all positions of the transaction of *highest*, and below those of later ones; None gives "".
+    """A sort key behind all positions of the transaction of *highest*, and before those of later transactions.
 
-    It never falls between two changes of one transaction, because the other changes decide whether the DELETE half of a
-    key change removes a row.
+    None gives the empty string, which comes before every position. The sort key never falls between two changes of one
+    transaction. To split a transaction would be wrong: its other changes decide whether the DELETE half of a key change
+    removes a row.
     """
     return "" if highest is None else f"{LogPosition.parse(0, highest).major}~"

@@ -19,13 +19,13 @@ An invalid text gives :class:`Unreadable`."""
 
 
 class Unreadable(NamedTuple):
-    """A text that is not a valid value of its type; equal only to itself."""
+    """A string that is not a valid value of its column's type; equal only to itself."""
 
     text: str
 
 
 class RowUnknown(Exception):
-    """Raised if the log does not show which of two rows left a key by the change *half* (G-115)."""
+    """Raised if two rows were at a key and the change log does not show which one the change *half* removed (G-115)."""
 
     def __init__(self, half: Logged) -> None:
         super().__init__(half)
@@ -33,11 +33,11 @@ class RowUnknown(Exception):
 
 
 class Left(NamedTuple):
-    """The old key of a row that changed its key, with the changes of that old key before the move.
+    """The old key of a row that changed its key, with the changes of that old key before the key change.
 
     *position* and *before* (the before image) belong to the DELETE half of the key change. *changes* are newest first,
-    one per position. *later* are changes after the move that put a row at the old key. Up to the position *unsure_to*
-    the log may lack rows; None: it has them all.
+    one per position. *later* are changes after the key change that put a row at the old key again. *unsure_to* is the
+    position up to which the change log may lack rows; None if it has every row.
     """
 
     position: LogPosition
@@ -50,9 +50,10 @@ class Left(NamedTuple):
 class RowColumns(NamedTuple):
     """What is known of a logged row's columns, apart from their values.
 
-    *meaning* converts texts for comparison; None: texts are compared as they are. *always_sent* are the columns outside
-    the key that every before image contains. *dropped* were dropped at the source, or excluded by the mirror file at
-    some time. *of_reading*: the row has the columns that the table had when it was read, not when it changed.
+    *meaning* converts strings into values for comparison; None means that the strings themselves are compared.
+    *always_sent* are the columns outside the key that every before image contains. *dropped* are columns that were
+    dropped at the source, or excluded by the mirror file at some time. *of_reading* is True if the row has the columns
+    that the table had when the row was read, not when it changed.
     """
 
     meaning: Meaning | None = None
@@ -64,11 +65,11 @@ class RowColumns(NamedTuple):
 class Logged(NamedTuple):
     """One change of a key, as the change log contains it.
 
-    *operation* is I, U, D, or K for the DELETE half of a key change. *after* is None for a delete; unless *whole*, it
-    has only the columns that the source sent. *handle* is the caller's own number. *types* has the SQL type by column;
-    it is needed if several changes complete a row. *left* is set if the row had another key before. *loaded*: the row
-    is from an initial load. *required* are the columns that a row at this position must have; None: those of a *whole*
-    row (G-60).
+    *operation* is I, U, D, or K for the DELETE half of a key change. *after* is None for a delete. Unless *whole*,
+    *after* has only the columns that the source sent. *handle* is a number for the caller's own use. *types* has the
+    SQL type by column, which is needed if several changes complete a row. *left* is set if the row had another key
+    before. *loaded* is True for a row from an initial load. *required* are the columns that a row at this position must
+    have; None means the columns of a *whole* row (G-60).
     """
 
     batch: int
@@ -93,7 +94,7 @@ class Logged(NamedTuple):
 
 
 def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
-    """The changes newest first, one per position: that of the earliest batch."""
+    """Return the changes newest first, one for each position: the one in the earliest batch."""
     unique: dict[LogPosition, Logged] = {}
     for change in sorted(changes, key=lambda change: change.batch, reverse=True):
         unique[change.position] = change
@@ -103,9 +104,10 @@ def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     """The change that decides the state of a key; *changes* are newest first, one per position.
 
-    It is the newest one, with one exception: the DELETE half of a key change does not remove a row that came to this
-    key in the same transaction, unless it is that row (G-03). When rows swap keys, the old row's half comes after the
-    new row's arrival. Raises :class:`RowUnknown` if the log does not show whose half it is.
+    The newest change decides, with one exception. If a row came to this key in the same transaction, the DELETE half of
+    another row's key change does not remove the row that came (G-03). When two rows swap keys, for example, the old
+    row's DELETE half comes after the new row's arrival. Raises :class:`RowUnknown` if the change log does not show to
+    which row the DELETE half belongs.
     """
     if not changes:
         return None
@@ -123,10 +125,10 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
 
 
 def rests_on_image(changes: Sequence[Logged]) -> bool:
-    """Whether only a before image shows that the key is empty.
+    """Whether only a before image shows that no row is left at the key.
 
-    That is so if a row came to the key and one left it in the same transaction, and only the image identifies both as
-    one row.
+    Then one transaction moved a row to the key and removed a row from the key. Only the before image shows that both
+    are the same row.
     """
     if not changes or changes[0].after is not None:
         return False
@@ -165,7 +167,7 @@ def _contradicts(leaving: Logged, row: Logged) -> bool:
 
 
 def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
-    """The change that decides a key, without those at *untypable* positions, whose values do not fit their types.
+    """The change that decides a key, without the changes at *untypable* positions, whose values do not fit their types.
 
     *changes* are newest first, one per position.
     """
@@ -175,9 +177,10 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
 
 
 def is_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
-    """Whether a row came to a key at which another row still is; None if the log may lack that other row.
+    """Whether *change* put a row at a key where another row still is; None if the change log may lack that other row.
 
-    No key keeps two rows, so the first departure after that is the other row's. *changes* are newest first.
+    A key never keeps two rows. So when two rows are at a key, the next removal from the key belongs to the row that was
+    there first. *changes* are newest first.
     """
     if change.left is None and change.operation != INSERT:
         return False
@@ -218,11 +221,11 @@ def _has_every_value(half: Logged, row: Logged) -> bool:
 
 
 def same_content(one: Logged, other: Logged) -> bool:
-    """Whether two changes at one position have the same values, in any spelling (G-02).
+    """Whether two changes at one position have the same values, in any spelling of the values (G-02).
 
-    If not, one of them is damaged and the table has to stop. When the source was read a second time, one of them may
-    have an additional NULL of a new column, or lack a dropped or excluded column (T-33). If rows have the columns of
-    the time of reading, only columns of both are compared.
+    If their values differ, one of the changes is damaged and the table has to stop. There are two exceptions. If the
+    source was read a second time, one change may have an additional NULL of a new column, or lack a dropped or excluded
+    column (T-33). If rows have the columns of the time of reading, only columns that both changes contain are compared.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False

@@ -1,4 +1,4 @@
-"""Defines what a batch of the change log reads, and the manifest of what it wrote, as JSON for the ledger."""
+"""Defines what a batch of the change log reads, and the manifest of what the batch wrote, as JSON for the ledger."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CORRECTION = "(correction) "
 
 
 class LoadChunk(NamedTuple):
-    """A part of an initial load whose rows go through the change log; a batch binds it like a range of the source.
+    """A part of an initial load whose rows go through the change log.
 
-    *generation* counts the resets of the table.
+    A batch binds the chunk as it binds a range of the source. *generation* counts the resets of the table.
     """
 
     source: str
@@ -32,7 +32,7 @@ class LoadChunk(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> LoadChunk | None:
-        """Parse the name of a bound range; None if it is not a chunk of an initial load."""
+        """Parse the name of a bound range; None if the range is not a chunk of an initial load."""
         if not name.startswith(_LOAD):
             return None
         source, generation, number = name.removeprefix(_LOAD).rsplit("/", 2)
@@ -40,9 +40,9 @@ class LoadChunk(NamedTuple):
 
 
 class CorrectionRange(NamedTuple):
-    """The keys that a proof found to differ and that a batch reads from the source again, of one generation of a table.
+    """The keys of a table that a proof found to differ, and that a batch reads from the source again.
 
-    *proof* is the id of the recorded proof.
+    *proof* is the id of the recorded proof. *generation* counts the resets of the table.
     """
 
     source: str
@@ -55,7 +55,7 @@ class CorrectionRange(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> CorrectionRange | None:
-        """Parse the name of a bound range; None if it is not a correction."""
+        """Parse the name of a bound range; None if the range is not a correction."""
         if not name.startswith(_CORRECTION):
             return None
         source, generation, proof = name.removeprefix(_CORRECTION).rsplit("/", 2)
@@ -63,7 +63,7 @@ class CorrectionRange(NamedTuple):
 
 
 def is_of_source(name: str) -> bool:
-    """Whether a bound range is read from the source's stream, not a chunk of an initial load or a correction."""
+    """Whether a bound range is read from the source's stream; False for a chunk of an initial load or a correction."""
     return LoadChunk.of(name) is None and CorrectionRange.of(name) is None
 
 
@@ -74,9 +74,10 @@ REASON = 300
 
 
 class BoundRange(NamedTuple):
-    """What a batch reads of one source: from *start* (inclusive) to *end* (exclusive).
+    """What a batch reads of one file, topic partition or change table: from *start* (inclusive) to *end* (exclusive).
 
-    *name* is a file, a topic partition or a change table; the numbers are bytes, offsets or change sequences.
+    *name* is the file, the topic partition or the change table. *start* and *end* are bytes of the file, offsets of the
+    partition, or change sequences of the change table.
     """
 
     name: str
@@ -85,9 +86,10 @@ class BoundRange(NamedTuple):
 
 
 class FileVersion(NamedTuple):
-    """Identifies the content of a source file, to notice one that was overwritten (G-32).
+    """Identifies the content of a source file, so that an overwritten file is noticed (G-32).
 
-    *version* changes whenever the file may have been written to; *digest* is the hash of the part that was bound.
+    *version* changes whenever the file may have been written to. *digest* is the hash of the part that batches have
+    bound.
     """
 
     version: str
@@ -95,14 +97,17 @@ class FileVersion(NamedTuple):
 
 
 class BoundFile(NamedTuple):
-    """How far a source file belongs to batches, in bytes, and its version when it was last seen."""
+    """How many bytes of a source file belong to batches, and the file's version when it was last seen."""
 
     bound_to: int
     seen: FileVersion
 
 
 class LetterPlace(NamedTuple):
-    """Identifies a dead letter of the log: its batch, and origin (file or topic partition) and place of its message."""
+    """Identifies a dead letter of the change log: its batch, and the origin and place of its message.
+
+    The origin is a file or a topic partition. The place is the number of the message there, such as an offset.
+    """
 
     batch: int
     origin: str
@@ -110,9 +115,9 @@ class LetterPlace(NamedTuple):
 
 
 class SeenLetter(NamedTuple):
-    """A dead letter of a batch: where its message is, and what is known of the change in it.
+    """A dead letter of a batch: where its message is, and what is known of the change in the message.
 
-    With *place* -1 it stands for *letters* dead letters that are not listed one by one.
+    With *place* -1, the entry stands for *letters* dead letters that are not listed one by one.
     """
 
     origin: str
@@ -127,9 +132,10 @@ class SeenLetter(NamedTuple):
 
 
 class SettledLetter(NamedTuple):
-    """A dead letter that a batch settles: the message was *replayed* (decoded again from the log) or *reread*.
+    """A dead letter that a batch settles, because the batch contains its message after all.
 
-    *without_table* is the number of its rows for which no table is known.
+    The message was *replayed* (decoded again from the change log) or *reread* (read again from the source).
+    *without_table* is the number of rows of the dead letter for which no table is known.
     """
 
     batch: int
@@ -144,10 +150,10 @@ Purpose = Literal["new", "reread", "replay", "overdue"]
 
 @dataclass(frozen=True)
 class Scope:
-    """The work of a batch: ranges of the source never read before, ranges read before, or dead letters of the log.
+    """The work of a batch: source ranges to read, or to read again, and dead letters of the change log to decode again.
 
-    Only *new* ranges advance how far the source has been read. A batch that is *overdue* turns messages that waited too
-    long for their other parts into dead letters.
+    Only *new* ranges advance how far the source has been read. If the batch is *overdue*, it turns split messages that
+    waited too long for their other parts into dead letters.
     """
 
     purpose: Purpose = "new"
@@ -157,7 +163,7 @@ class Scope:
 
     @property
     def new(self) -> Sequence[BoundRange]:
-        """The ranges that are bound for the first time."""
+        """The source ranges that are bound for the first time."""
         return self.ranges if self.purpose == "new" else ()
 
     @property
@@ -165,7 +171,7 @@ class Scope:
         return not (self.ranges or self.letters or self.purpose == "overdue")
 
     def to_json(self) -> str:
-        """The scope as JSON for the ledger; new ranges without file versions are a plain list."""
+        """The scope as JSON for the ledger; new ranges without file versions become a plain list."""
         if self.purpose == "new" and not self.versions:
             return json.dumps(self.ranges)
         versions = {"versions": self.versions} if self.versions else {}
@@ -182,7 +188,11 @@ class Scope:
 
 
 class OpenFragment(NamedTuple):
-    """A split message of which some pieces are missing: the log files with the others, and since when it waits."""
+    """A split message of which some pieces are missing.
+
+    *files* are the files of the change log with the pieces read so far. The message waits since the batch
+    *since_batch*.
+    """
 
     identity: str
     epoch: str
@@ -193,7 +203,10 @@ class OpenFragment(NamedTuple):
 
 
 class AnnouncedSchema(NamedTuple):
-    """The structure of a table that the source announced in *topic*; only its decoder can read *document*."""
+    """The structure of a table that the source announced in the topic or folder *topic*.
+
+    *document* has the structure in the form of the source's format; only the decoder of this format can read it.
+    """
 
     topic: str
     schema_id: str
@@ -212,9 +225,10 @@ row."""
 
 
 class LoggedFile(TypedDict):
-    """An entry of the manifest for one log file; *path* is relative to the log, *etag* exists only in object storage.
+    """The manifest's entry for one file of the change log.
 
-    *tables* maps table and stream to the number of changes and their lowest and highest position.
+    *path* is relative to the folder of the change log. *etag* is set only in object storage. *tables* has, by table and
+    stream, the number of changes and their lowest and highest position.
     """
 
     path: str
@@ -225,7 +239,10 @@ class LoggedFile(TypedDict):
 
 
 class OpenedFragment(TypedDict):
-    """A split message that still lacks pieces after a batch: its position, and the log files with the others."""
+    """A split message that still lacks pieces after a batch.
+
+    It has the position of the message, and the log files with the pieces read so far.
+    """
 
     identity: str
     epoch: str
@@ -241,14 +258,15 @@ An empty table name stands for the mirror. Values are of JSON's types, or named 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one attempt at a batch wrote. The ledger seals it (fixes it for ever) before the log is committed.
+    """What one attempt at a batch wrote; the ledger fixes (seals) it before the files become part of the change log.
 
-    *counts* are messages by outcome (``messages`` is their sum), and split messages completed or given up. *opened* and
-    *closed* are split messages that begin or end to wait. *given_back* are ranges that were not read, each with the
-    reason; a later batch binds them. *partitions* is 0 if no complete position is kept. *lists_of_reading*: rows
-    have the columns that the table had when it was read, not when it changed. *loads_whole* are tables whose full load
-    came again with every row. *healed* are tables of which dead letters hid changes that have now been read. *schemas*,
-    *settled* and *letters* contain named tuples as lists.
+    *counts* has messages by outcome (``messages`` is their sum), and split messages completed or given up. *opened* are
+    split messages that begin to wait for pieces, *closed* those that no longer wait. *given_back* are source ranges
+    that were not read, each with the reason; a later batch binds them. *partitions* is 0 if no complete position is
+    kept. *lists_of_reading* is True if rows have the columns that the table had when it was read, not when it changed.
+    *loads_whole* are tables whose full load by a Qlik task came again with every row. *healed* are tables whose
+    changes, formerly hidden by dead letters, have now been read. *schemas*, *settled* and *letters* contain named
+    tuples as lists.
     """
 
     files: Sequence[LoggedFile]
@@ -267,7 +285,7 @@ class Manifest:
     reads: Reads = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The manifest as the ledger stores it; equal manifests give equal texts."""
+        """The manifest as the ledger stores it; equal manifests give equal strings."""
         return json.dumps(self.__dict__, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -283,12 +301,12 @@ _counted = msgspec.json.Decoder(_Counted).decode
 
 
 def counts_of(manifest: str) -> dict[str, int]:
-    """The counts in a manifest's JSON, without decoding the rest, which may be large."""
+    """Extract the counts from a manifest's JSON without decoding the other members, which may be large."""
     return _counted(manifest).counts
 
 
 def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:
-    """List at most *at_most* dead letters one by one; one entry per table and code counts the others."""
+    """List at most *at_most* dead letters one by one; one entry for each table and code counts the remaining ones."""
     single, more = list[SeenLetter](), dict[tuple[str | None, str], int]()
     for letter in letters:
         if letter.place >= 0 and len(single) < at_most:

@@ -1,6 +1,6 @@
 """Finds places, such as topics or folders, from which the source is no longer read (G-142).
 
-Changes that were still there are never seen, so the tables may lack some.
+Unread changes in such a place are never seen, so tables may lack changes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ GAPS, EXPECTED = "offset_gaps", "expected"
 
 
 def places_left(former: Reads, now: Reads) -> list[tuple[str, str]]:
-    """Each setting with a former value that it no longer has.
+    """Pair each setting with each place that it named in *former* and no longer names in *now*.
 
-    A setting that *now* lacks is ignored: it belongs to another transport.
+    A setting that *now* does not contain is ignored, because it belongs to another transport.
     """
     return [(name, one) for name, said in former.items() if name in now for one in said if one not in now[name]]

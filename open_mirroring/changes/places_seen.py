@@ -8,8 +8,8 @@ from typing import NamedTuple
 class PlacesSeen(NamedTuple):
     """The lowest and highest position of rows with the same columns, in one stream.
 
-    *whole_first* and *whole_last* count only rows that provably have every column of their table; empty if there are
-    none.
+    A stream is one enabling of streaming or one Qlik full load. *whole_first* and *whole_last* are the lowest and
+    highest position of those rows that provably have every column of their table; empty if there are none.
     """
 
     first: str

@@ -1,27 +1,29 @@
 """The plan rule: which change of a key is published next.
 
-For each key, take its newest change over **all** logged batches. Publish it unless the target has it already, that is,
-unless it was already the newest among the batches up to *published_batch*. This one rule handles duplicates, late
-changes, replays and repeated reads. This module is its definition. A vectorised query may replace it only for keys
-where a Boolean proves that both give the same result.
+For each key, take its newest change over **all** logged batches. Publish this change unless the target has it already,
+that is, unless it was already the newest among the batches up to *published_batch*. This one rule handles duplicates,
+late changes, replays and repeated reads. This module defines the rule. A vectorised query may replace the module only
+for keys where a Boolean proves that both give the same result.
 
-Why it is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches up to
-*published_batch*. If f of all batches is another change, it is published, and then the target holds f of all batches.
-Mostly this is a change that arrived after *published_batch*. An earlier change can become the deciding one only by the
-rule of key changes (:func:`~open_mirroring.changes.logged_change.newest_effective`): a late change of the same
-transaction shows that it was the row that the key change removed.
+Why the rule is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches
+up to *published_batch*. If f of all batches is a different change, that change is published, and then the target holds
+f of all batches. In most cases the published change arrived after *published_batch*. An earlier change can become the
+deciding one only by the rule of key changes (:func:`~open_mirroring.changes.logged_change.newest_effective`): a late
+change of the same transaction shows that the late change's row was the one that the key change removed.
 
-*Whole transactions.* Here both sets also end at a position: the target holds f of the batches up to *published_batch*
-and the positions up to *published_position*. The argument needs only that the new set contains the old one. It does,
-because neither batch nor position ever falls; read "in the new set, not in the old" for "arrived after". A set that
-ends at a complete position holds each transaction completely or not at all, so the target never shows a part (I4).
+*Publishing complete transactions.* If a mirror publishes complete transactions only, sets of changes also end at a
+position: the target holds f of the batches up to *published_batch* and the positions up to *published_position*. The
+argument above needs only that the new set contains the old set. The new set does, because neither batch nor position
+ever falls; read "in the new set, not in the old" for "arrived after". A set that ends at a complete position holds each
+transaction completely or not at all, so the target never shows a part of a transaction (I4).
 
-*Rows completed from earlier changes* (G-04). Here a *row* decides the key: that of the newest change, completed by
-earlier changes back to one with the complete row. The target has it unless one of these rows differs: a late change may
-complete the row without being the newest. A row that changed its key is completed from the changes of its old key, so a
-late change of the old key may change the row at the new key.
+*Completing rows from earlier changes* (G-04). With completion, a *row* decides the key, instead of a change: the row of
+the newest change, completed by earlier changes back to one with the complete row. The row is published if it differs
+from the one that the target has: a late change may complete the row without being the newest. A row that changed its
+key is completed from the changes of its old key, so a late change of the old key may change the row at the new key.
 
-*Deleted rows that stay* (G-192). A change that removes a row has the last row of its key, so here, too, a row decides.
+*Keeping deleted rows* (G-192). If deleted rows stay at the target, a delete gets the last row of its key. So a row
+decides the key, as with completion.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ class KeyPlan(NamedTuple):
 
     Attributes:
         publish: the change to publish, or None; its row is complete.
-        incomplete: the key's newest change, if no change contains some columns of its row.
+        incomplete: the key's newest change, if some columns of its row are in no logged change.
         conflict: two changes at one position with different content: the table has to stop (G-02).
-        duplicates: new changes that repeat one already logged.
-        superseded: new changes that are older than what the target has.
-        compacted: new changes that are older than another one that is published now.
+        duplicates: the number of new changes that repeat a change logged before.
+        superseded: the number of new changes that are older than what the target has.
+        compacted: the number of new changes that are older than another change that is published now.
         renewed: 1 if an old change is published again, because new changes altered its row or made it the deciding one.
-        unverified: only a before image shows that no row is left at the key (:func:`rests_on_image`).
+        unverified: whether only a before image shows that no row is left at the key (:func:`rests_on_image`).
     """
 
     publish: Logged | None
@@ -73,22 +75,23 @@ def plan_key(
 ) -> KeyPlan:
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
-    A change is new when it is in a batch above *published_batch* or above *published_position*; of equal positions the
-    earliest batch counts. Every new change is counted once: the number of new changes plus *renewed* equals 1 if one is
-    published, plus duplicates, superseded and compacted, plus the new ones among *untypable*.
+    A change is new when it is in a batch above *published_batch* or above *published_position*. Of several changes at
+    one position, the one in the earliest batch counts. Every new change is counted once. So the number of new changes
+    plus *renewed* is the sum of: 1 if a change is published, *duplicates*, *superseded*, *compacted*, and the number of
+    new changes among *untypable*.
 
     Args:
         changes: all logged changes of the key, including dead letters.
         published_batch: the batch up to which the target has the changes.
-        untypable: positions of known dead letters. They decide nothing, so the key keeps its previous state,
-            independent of batches (G-09). But a key change may have removed such a row (G-03), and a repetition with
-            other content is still a conflict (G-02).
-        published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of these
-            batches; None if it has all of them.
+        untypable: positions of dead letters whose values do not fit their types. These changes decide nothing, so the
+            key keeps its previous state, however the changes are divided into batches (G-09). But a key change may have
+            removed the row of such a change (G-03), and a repetition with different content is still a conflict (G-02).
+        published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of the
+            batches up to *published_batch*; None if the target has all of them.
         keeps: whether deleted rows stay at the target with their last values (G-192).
 
     Raises:
-        RowUnknown: it cannot be decided which of two rows left the key last.
+        RowUnknown: the change log does not show which of two rows left the key last.
     """
 
     def is_fresh(change: Logged) -> bool:
@@ -114,13 +117,13 @@ def plan_key(
 
 
 def is_new(change: Logged, published_batch: int, published_position: str | None) -> bool:
-    """Whether the target lacks a change: it is in a later batch, or above the published position."""
+    """Whether the target lacks a change: the change is in a later batch, or above the published position."""
     above = published_position is not None and change.position.order > published_position
     return above or change.batch > published_batch
 
 
 class Distinct(NamedTuple):
-    """The changes of a key newest first, one per position; their repetitions; and the contradiction, if any."""
+    """The changes of a key newest first, one for each position; repetitions; and two contradicting changes, if any."""
 
     unique: list[Logged]
     repetitions: list[Logged]
@@ -128,7 +131,7 @@ class Distinct(NamedTuple):
 
 
 def distinct(changes: Sequence[Logged]) -> Distinct:
-    """The changes of a key, each position once."""
+    """Return the changes of a key, one for each position, with repetitions and a contradiction reported separately."""
     unique: list[Logged] = []
     repetitions: list[Logged] = []
     for change in sorted(changes, key=lambda change: (change.position, change.batch), reverse=True):

@@ -1,6 +1,7 @@
-"""The key of a row as one text, and the hash bucket of that text.
+"""The key of a row as one string, and the hash bucket of that string.
 
-All modules that write a key use this one. Otherwise two spellings of a key would become two rows in the target.
+Every module that writes a key uses this one. With several encodings, two spellings of a key would become two rows in
+the target table.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ NO_BUCKET = -1
 def encode_key(values: Iterable[str]) -> str:
     """Encode the values of a key as a compact JSON array (G-02).
 
-    *values* are in the order of the mirror's ``key``, in the canonical text of their type. So ``1.0`` and ``1.00`` of
-    one decimal type, or two spellings of a GUID, give one key.
+    *values* are in the order of the setting `key` in the mirror file, each in the canonical spelling of its type. So
+    ``1.0`` and ``1.00`` of one decimal type, or two spellings of a GUID, give the same key.
     """
     return "[" + ",".join([encode_basestring(value) for value in values]) + "]"
 
@@ -39,15 +40,16 @@ def bucket_of_bytes(key: bytes) -> int:
 
 
 def buckets_of_bytes(keys: Iterable[bytes]) -> list[int]:
-    """The hash buckets of many encoded keys, in their order."""
+    """The hash buckets of many encoded keys, in the order of the keys."""
     return [checksum % KEY_BUCKETS for checksum in map(zlib.crc32, keys)]
 
 
 def columns_lacking(key: Collection[str], announced: Collection[str]) -> list[str]:
-    """The columns of the source's announced key that the configured *key* lacks, compared without case (G-83).
+    """The columns of the source's key *announced* that the configured *key* lacks, compared without case (G-83).
 
-    Without one of them, two rows of the source may have the same key. A key with a column that the announced one lacks
-    is a deliberate choice, such as another unique index, and is not checked.
+    *key* is the setting `key` in the mirror file. If it lacks a column of the source's key, two rows of the source may
+    have the same key in the target table. A setting with a column that the source's key lacks is not checked: the
+    operator may have chosen another unique index.
     """
     ours, theirs = {name.lower() for name in key}, {name.lower() for name in announced}
     return sorted(name for name in announced if name.lower() not in ours) if ours < theirs else []

@@ -1,8 +1,9 @@
 """Finds where the newest full load of a Qlik task begins in its stream, and which changes come after it (G-125).
 
-Loaded rows have no positions, and nothing marks deleted rows, so the table is rebuilt from that load on. In each
-partition, the order of messages shows what came before and after the load. A change that cannot be placed is refused:
-taken as newer it would overwrite a loaded row, taken as older it would be lost.
+Rows of a full load have no positions, and nothing marks the rows that were deleted. So after a reload by the Qlik task
+the table is rebuilt from the newest full load on. In each partition, the order of messages shows which changes came
+before and after the full load. A change that cannot be ordered this way is refused. If it were considered newer, it
+could overwrite a row of the full load; if it were considered older, it could be lost.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _WITH_A_LOAD = "give the table an `initial_load` made after that load ended, and
 
 @dataclass(frozen=True)
 class NewestLoad:
-    """The full load of a source with which a table is rebuilt.
+    """The full load by a Qlik task with which a table is rebuilt.
 
-    *begins* is the place (offset or line) of its first row by partition. Changes below position *stream_from* are
-    older; *new_from* is the lowest change known to be newer. *is_closed*: every partition was read to its end as of the
-    load's begin. *first_batch* is the first batch with a row of it or a later change, *last_batch* the newest with a
-    row of it.
+    *begins* is, by partition, the place (offset or line) of the full load's first row. Changes below the position
+    *stream_from* are older than the full load. *new_from* is the lowest change known to be newer. *is_closed* is True
+    if every partition was read up to where it ended when the full load began. *first_batch* is the first batch with a
+    row of the full load or a later change. *last_batch* is the newest batch with a row of the full load.
     """
 
     epoch: str
@@ -39,9 +40,9 @@ class NewestLoad:
     last_batch: int = 0
 
     def behind(self, highest: str | None) -> NewestLoad:
-        """The same load with all changes up to *highest* older than it.
+        """The same full load, with all changes up to *highest* counted as older than the full load.
 
-        Raises ``RELOAD_UNCLEAR`` if a change known to be newer is not above *highest*.
+        Raises ``RELOAD_UNCLEAR`` if a change known to be newer than the full load is not above *highest*.
         """
         stream_from = "" if highest is None else f"{highest}~"
         if self.new_from is not None and self.new_from < stream_from:
@@ -50,11 +51,11 @@ class NewestLoad:
         return replace(self, stream_from=max(self.stream_from, stream_from))
 
     def is_older(self, epoch: str, position: str) -> bool:
-        """Whether a change is older than the load; False for loaded rows, whose place in the partition decides."""
+        """Whether a change is older than the full load; False for rows of a full load, which have no position."""
         return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
 
     def lists_behind(self, lists: Mapping[str, Places]) -> dict[str, Places]:
-        """The column lists without the positions of changes that are older than the load."""
+        """The column lists without the positions of changes that are older than the full load."""
         found = dict[str, Places]()
         for cols, seen in lists.items():
             places = ((epoch, self._behind(epoch, at)) for epoch, at in seen.items())
@@ -75,15 +76,15 @@ class NewestLoad:
 
     @classmethod
     def of(cls, text: str | None) -> NewestLoad | None:
-        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
+        """Parse JSON that :meth:`to_json` returned; None if *text* is None."""
         return None if text is None else cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
 class ReloadedRows:
-    """What the change log up to batch *up_to* has of a table's newest load: the load, and the column lists since then.
+    """The newest full load of a table in the change log up to batch *up_to*, and the column lists since its begin.
 
-    *starts* is by partition the place of the first change after the load.
+    *starts* is, by partition, the place of the first change after the full load.
     """
 
     load: NewestLoad
@@ -95,8 +96,9 @@ class ReloadedRows:
 class Run(NamedTuple):
     """A sequence of neighbouring messages of one table in a partition: either rows of a full load, or changes.
 
-    *first* and *last* are places in the partition; *lowest* and *highest* are positions of changes, if they are known.
-    A run of loaded rows has *keys* distinct keys; *new* of its rows were not sent before with the same content.
+    *first* and *last* are places in the partition. *lowest* and *highest* are positions of changes, if they are known.
+    In a run of rows of a full load, *keys* is the number of distinct keys, and *new* the number of rows that were not
+    sent before with the same content.
     """
 
     is_load: bool
@@ -109,11 +111,11 @@ class Run(NamedTuple):
 
 
 class CameAgain(NamedTuple):
-    """The loaded rows of a partition among which some keys came more than once.
+    """The rows of full loads in a partition where some keys came more than once.
 
-    *earlier* is the highest place of a row whose key came again later, *newest* the lowest place of the last row of
-    such a key. *keys* is the number of such keys; *single* are the ascending places of rows whose key came once.
-    *differing*: rows of one key have different content.
+    *earlier* is the highest place of a row whose key came again later. *newest* is the lowest place among the last rows
+    of these keys. *keys* is the number of keys that came more than once. *single* has the places, in ascending order,
+    of rows whose key came once. *differing* is True if rows of one key have different content.
     """
 
     earlier: int
@@ -124,12 +126,12 @@ class CameAgain(NamedTuple):
 
     @property
     def is_load(self) -> bool:
-        """Whether these rows include a second load, and not only messages that were delivered again (G-85)."""
+        """Whether these rows include a second full load, and are not only messages that were delivered again (G-85)."""
         return self.differing or self.keys >= len(self.single)
 
     @property
     def begin(self) -> int | None:
-        """The place where the newest load begins; None if that is unclear."""
+        """The place where the newest full load begins; None if that is unclear."""
         is_clear = self.earlier < self.newest and not any(self.earlier < one < self.newest for one in self.single)
         return self.newest if is_clear else None
 
@@ -139,10 +141,11 @@ LookAgain = Callable[[str, int], CameAgain | None]
 
 
 def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain) -> NewestLoad:
-    """Find where the newest load begins in each partition, and which changes come after it.
+    """Find where the newest full load begins in each partition, and which changes come after the full load.
 
-    *partitions* has the runs of the table in order; *look_again* searches the keys if runs are not enough. Raises
-    ``RELOAD_UNCLEAR`` if a row or change cannot be placed.
+    *partitions* has the table's runs in order. *look_again* is called to compare the keys of rows if the runs alone do
+    not show where the full load begins. Raises ``RELOAD_UNCLEAR`` if a row or change cannot be placed before or after
+    this begin.
     """
     runs = {partition: _loads(found) for partition, found in partitions.items()}
     loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}
@@ -200,7 +203,7 @@ def _joined(one: Run, other: Run) -> Run:
 
 
 def unseen_reload() -> TerminalError:
-    """Build the error for a table that the source never loaded again."""
+    """Build the error for a table of which the change log has no second full load by the Qlik task."""
     return TerminalError(
         RELOAD_UNCLEAR,
         "the source has not loaded this table again: no new full load was found",
@@ -213,5 +216,5 @@ def _unclear(what: str) -> TerminalError:
 
 
 def unclear_change(position: str, partition: str) -> TerminalError:
-    """Build the error for a change in a partition without loaded rows that may be older or newer than the load."""
+    """Build the error for a change that may be older or newer than the full load; its partition has no loaded rows."""
     return _unclear(f"whether the change at {position} of partition {partition!r} is older than the newest load")

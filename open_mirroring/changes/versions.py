@@ -1,7 +1,7 @@
-"""The versions of a row: which change began each, and which one ended it (G-195).
+"""The versions of a row: which change began each version, and which one ended it (G-195).
 
-The state of a key after each of its changes is that of the plan rule over the changes up to there. A version lasts as
-long as that state stays the same. So the last version that no change ended is the row of the current table.
+The plan rule gives the state of a key after each of its changes, computed from all changes up to there. A version lasts
+as long as that state stays the same. So a version that no change ended is the current row of the table.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from open_mirroring.changes.plan_rule import distinct, is_new
 
 
 class Version(NamedTuple):
-    """A row from the change that *began* it to the one that *ended* it; None: it is current."""
+    """A row from the change that *began* it until the change that *ended* it.
+
+    *ended* is None for the current row.
+    """
 
     began: Logged
     ended: Logged | None = None
 
 
 class VersionsPlan(NamedTuple):
-    """The versions of one key to publish, and what became of its new changes, as in a plan of the current row."""
+    """The versions of one key to publish, and the outcomes of its new changes.
+
+    *conflict*, *duplicates*, *compacted* and *renewed* are those of :class:`~open_mirroring.changes.plan_rule.KeyPlan`.
+    """
 
     publish: Sequence[Version] = ()
     conflict: tuple[Logged, Logged] | None = None
@@ -37,10 +43,10 @@ def plan_versions(
     untypable: Collection[LogPosition] = frozenset(),
     published_position: str | None = None,
 ) -> VersionsPlan:
-    """Decide which versions of a key are published: those that the target has not, or with another end.
+    """Decide which versions of a key are published: those that the target lacks, or has with a different ending change.
 
-    Arguments and errors are those of :func:`~open_mirroring.changes.plan_rule.plan_key`. A change that only ends a
-    version counts as compacted.
+    The parameters and the error :class:`RowUnknown` are explained at
+    :func:`~open_mirroring.changes.plan_rule.plan_key`. A change that only ends a version counts as compacted.
     """
     unique, repetitions, conflict = distinct(changes)
     if conflict:
@@ -60,7 +66,7 @@ def plan_versions(
 
 
 def versions(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> list[Version]:
-    """The versions of a key in their order; *changes* are newest first, one per position."""
+    """Return the versions of a key, the oldest first; *changes* are newest first, one per position."""
     found: list[Version] = []
     state: Logged | None = None
     for at in range(len(changes) - 1, -1, -1):

@@ -1,1 +1,1 @@
-"""Facts: what a task observed in addition to the rows that it wrote, passed from the decoder to the ledger."""
+"""Facts: what a task that reads the source observes next to the rows that it writes; the ledger collects them."""

@@ -12,10 +12,10 @@ from open_mirroring.facts.kind import Kind
 
 
 class ColumnList(NamedTuple):
-    """A column list as JSON of names, types and ordinals, and what is known of the rows with it.
+    """A column list (names, types and ordinals as JSON) and what is known of the rows with these columns.
 
-    *whole*: a row proved that these are all columns of the table. *first_pos* is the lowest position of a row, *seen*
-    has the positions by stream.
+    *whole* is True if a row proved that these were all columns of the table. *first_pos* is the lowest position of such
+    a row. *seen* has the positions by stream (one enabling of streaming or one Qlik full load).
     """
 
     cols: str
@@ -25,7 +25,7 @@ class ColumnList(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """The names of its columns."""
+        """The names of the columns in the column list."""
         return {name for name, *_ in json.loads(self.cols)}
 
 
@@ -40,10 +40,11 @@ COLUMN_LISTS = Kind[Places]("columns", Places, _merge)
 def fold(
     known: Mapping[str, ColumnList], found: Mapping[str, Places], *, of_reading: bool
 ) -> tuple[dict[str, ColumnList], bool]:
-    """Add the column lists of a batch to the known ones.
+    """Add the column lists of a batch to the known column lists.
 
-    Returns the changed lists, and whether a known one became *whole*. With *of_reading*, rows have the columns of the
-        time of reading, so a list counts after all that was read before (G-60).
+    Returns the changed column lists, and whether a row proved a known column list to be complete (*whole*). With
+    *of_reading*, rows have the columns of the time of reading, so a column list counts as newer than all that was read
+    before (G-60).
     """
     lists, proved, changed = dict(known), False, dict[str, ColumnList]()
     for cols, places in found.items():

@@ -15,14 +15,20 @@ _NAME = 300
 
 
 class Ignored(NamedTuple):
-    """The number of ignored messages, and their highest position; empty if their format has no positions."""
+    """The number of ignored messages of a table that is not mirrored, and their highest position.
+
+    The position is empty if the source format has none.
+    """
 
     messages: int
     highest: str = ""
 
 
 class ForeignTable(NamedTuple):
-    """Ignored messages of a table that is not mirrored; with an empty *name*, of all beyond :data:`NAMES_KEPT`."""
+    """A table that is not mirrored, and its ignored messages.
+
+    An empty *name* stands for all such tables beyond the first :data:`NAMES_KEPT`.
+    """
 
     name: str
     messages: int
@@ -42,7 +48,7 @@ FOREIGN = Kind[Ignored]("foreign", Ignored, _merge)
 
 
 def note_foreign(facts: NewFacts, messages: Mapping[str, int], up_to: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Add the numbers of ignored messages by table to *facts*; *up_to* has their highest positions, if known."""
+    """Add the number of ignored messages of each table to *facts*; *up_to* has their highest positions, if known."""
     for name, count in messages.items():
         FOREIGN.add(facts, Ignored(count, up_to.get(name, "")), name=name)
 
@@ -50,7 +56,7 @@ def note_foreign(facts: NewFacts, messages: Mapping[str, int], up_to: Mapping[st
 def fold(
     known: Mapping[str, ForeignTable], found: Mapping[str, Ignored], batch: int, at: datetime
 ) -> dict[str, ForeignTable]:
-    """Add the ignored messages of a batch to the known counts. Returns the tables that changed, by name."""
+    """Add the ignored messages of a batch to the known counts. Returns the tables whose count changed, by name."""
     counted = dict[str, Ignored]()
     room = NAMES_KEPT - len(known.keys() - {""})
     for full, ignored in sorted(found.items()):

@@ -1,6 +1,6 @@
-"""Records where rows of Qlik's full loads and changes of a table are in each partition.
+"""Records where, in each partition, rows of a table's full load by a Qlik task and changes of the table are.
 
-A row of a full load after the first change of its table means that the source was loaded again (K-18).
+A row of a full load after a change of the same table shows that the Qlik task reloaded the table (K-18).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ SHORTEST_VALUES = Kind[int]("shortest", int, min)
 
 
 class LoadPlaces(NamedTuple):
-    """Offset or line of the last row of a full load, and of the first change, in a partition; None without one."""
+    """Where a partition has the last row of a table's full load, and the first change of the table.
+
+    Both places are an offset or a line; None if the partition has no such row or change.
+    """
 
     last_loaded: int | None = None
     first_change: int | None = None
@@ -41,9 +44,10 @@ def fold(
 ) -> tuple[dict[str, int], str | None]:
     """Add a batch's places to the known ones. Returns where a table's changes begin by partition, and a reload.
 
-    The reload is a text that names a loaded row after a change, or None. Messages before *begins*, the begin of the
-    newest known full load, are ignored. A partition without changes gets a begin only if it was *read_to_end*: a load
-    that is still read from a slow partition is no reload.
+    The reload is a string that names a row of a full load after a change; None if there is no such row. Messages before
+    *begins*, by partition the place where the newest known full load begins, are ignored. A partition without changes
+    gets a begin only if it was *read_to_end*: rows of a full load that are still to be read from a slow partition are
+    no reload.
     """
     starts, reloaded = dict(known), None
     for origin, (last_loaded, first_change) in sorted(found.items()):

@@ -1,8 +1,8 @@
 """Defines facts: small values that tasks observe about a table, or about the mirror, each of a kind and under a name.
 
-A task returns facts next to its log files, the driver merges them, the manifest (the list of what a batch wrote) keeps
-them, and the ledger adds them to its state. None of these needs to know the kinds, so a new observation is one new
-module of this package.
+A task returns facts together with the files that it wrote. The driver merges the facts of all tasks, the manifest (the
+list of what a batch wrote) keeps them, and the ledger adds them to its state. Driver, manifest and ledger need not know
+the kinds, so a new observation is one new module of this package.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class Kind(Generic[V]):
         _KINDS[name] = self
 
     def add(self, facts: NewFacts, found: V, *, table: str = "", name: str = "") -> None:
-        """Add a value to *facts*, merged with the present one of this table and name."""
+        """Add a value to *facts*.
+
+        A value that *facts* already has for this table and name is merged with the new one.
+        """
         of_table = facts.setdefault(self.name, {}).setdefault(table, {})
         of_table[name] = self.merge(of_table[name], found) if name in of_table else found
 
@@ -58,7 +61,7 @@ def merged(all_facts: Iterable[Facts]) -> NewFacts:
 
 
 def add_all(facts: NewFacts, more: Facts) -> None:
-    """Merge all of *more* into *facts*."""
+    """Merge all facts of *more* into *facts*."""
     for kind, tables in more.items():
         for table, values in tables.items():
             for name, found in values.items():
@@ -66,5 +69,5 @@ def add_all(facts: NewFacts, more: Facts) -> None:
 
 
 def tables_in(facts: Facts) -> set[str]:
-    """The tables about which there are facts."""
+    """The tables about which *facts* has a fact."""
     return {table for tables in facts.values() for table in tables if table}

@@ -1,6 +1,7 @@
 """Records which offsets of a partition were read, as ranges without gaps, so that missing messages are detected.
 
-A broker numbers messages without a gap. A partition whose first read number is not its first one was read too late.
+A broker numbers the messages of a partition without a gap. If the first number that was read is not the partition's
+first number, reading began too late and messages may be missing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ RUNS_KEPT = 1_000
 class Run(NamedTuple):
     """A range of consecutive offsets that were all read, both ends inclusive.
 
-    If *last* is one below *first*, nothing was read yet and reading continues at *first*.
+    If *last* is one below *first*, no offset was read yet and reading begins at *first*.
     """
 
     first: int
@@ -33,7 +34,7 @@ class Run(NamedTuple):
 
 
 def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
-    """Merge ranges that overlap or touch, in ascending order."""
+    """Merge ranges that overlap or touch; the result is in ascending order."""
     found: list[Run] = []
     for first, last in sorted(Run(*run) for run in runs):
         if found and first <= found[-1].last + 1:
@@ -50,7 +51,7 @@ def bounded(runs: Sequence[Run]) -> list[Run]:
 
 
 def gaps(runs: Sequence[Run]) -> list[Run]:
-    """The ranges between the given ones, which were not read, in ascending order."""
+    """The ranges of offsets between the given ranges, which were not read, in ascending order."""
     return [Run(one.last + 1, other.first - 1) for one, other in pairwise(runs)]
 
 
@@ -59,11 +60,14 @@ READ_PLACES = Kind[list[Run]]("places", list[Run], lambda one, other: joined([*o
 
 
 def fold(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, list[Run]]:
-    """Add the ranges of a batch to the known ones. Returns the partitions that changed."""
+    """Add the ranges of a batch to the known ranges. Returns all ranges of the partitions that the batch read."""
     return {name: bounded(joined([*known.get(name, ()), *runs])) for name, runs in found.items()}
 
 
 def begun_late(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, int]:
-    """Partitions that are new next to known ones but did not begin with offset 0, with their first offset (G-143)."""
+    """The partitions in *found* that *known* lacks and that were not read from offset 0, with their first offset read.
+
+    Empty if *known* is empty: nothing was read before, so no partition counts as late (G-143).
+    """
     late = {name: runs[0].first for name, runs in sorted(found.items()) if runs and runs[0].first}
     return {name: first for name, first in late.items() if known and name not in known}

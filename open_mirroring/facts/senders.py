@@ -15,11 +15,11 @@ SENDERS = Kind[bool]("senders", bool, bool.__or__)
 
 
 def note_senders(facts: NewFacts, senders: Iterable[Sender]) -> None:
-    """Add pairs of table and sender to *facts*."""
+    """Add senders to *facts*, each as a pair of the table and the database or Qlik task that sends its changes."""
     for table, sender in senders:
         SENDERS.add(facts, True, table=table, name=sender)
 
 
 def senders_in(facts: Facts) -> set[Sender]:
-    """All pairs of table and sender in *facts*."""
+    """The senders in *facts*, each as a pair of the table and the database or Qlik task that sends its changes."""
     return {(table, sender) for table, senders in SENDERS.of(facts).items() for sender in senders}

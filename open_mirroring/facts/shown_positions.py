@@ -1,4 +1,7 @@
-"""Records the highest position that each partition has shown; it decides which transactions are complete."""
+"""Records the highest position that each partition has shown.
+
+The lowest of these decides which transactions are complete.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from open_mirroring.facts.kind import Kind
 
 
 def highest_of(one: dict[str, str], other: dict[str, str]) -> dict[str, str]:
-    """By name, the higher one of two positions."""
+    """By partition, the higher one of the positions in *one* and in *other*."""
     return {name: max(one.get(name, ""), other.get(name, "")) for name in {**one, **other}}
 
 

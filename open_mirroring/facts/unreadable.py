@@ -1,4 +1,4 @@
-"""Records changes that could not be read, so that it is unknown which row, or even which table, they change."""
+"""Records changes that could not be read, so that it is unknown which row, or even which table, they concern."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class KeylessReject(NamedTuple):
 
     @property
     def healed_by_copy(self) -> bool:
-        """Whether another copy of the message can settle it."""
+        """Whether the dead letter can be settled by a copy of its message."""
         return self.code in having(Trait.HEALED_BY_COPY)
 
     @property
     def what(self) -> str:
-        """The text of the stop that it causes."""
+        """The text of the stop that the dead letter causes."""
         lost = "changes that could not be read" if self.healed_by_copy else "a change without a readable key"
         return f"{lost}: {self.code}: {self.reason} at {self.origin}:{self.place}"
 

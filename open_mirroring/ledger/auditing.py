@@ -23,12 +23,12 @@ class Reason(NamedTuple):
 
     @classmethod
     def of(cls, text: str | None) -> Reason | None:
-        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
+        """Parse JSON that :meth:`to_json` returned; None if *text* is None."""
         return None if text is None else cls(**json.loads(text))
 
 
 def audit(db: Connection, mirror: str, source: str | None, event: str, detail: Mapping[str, Any]) -> None:
-    """Write an audit entry, inside a running transaction; *source* is None if it concerns the entire mirror."""
+    """Write an audit entry, inside a running transaction; *source* is None if the entry concerns the entire mirror."""
     db.execute(
         t.audit.insert().values(
             at=datetime.now(UTC),

@@ -1,7 +1,7 @@
 """Records in the ledger what a completed batch of the change log contains.
 
-These are its contents by table, split messages that are still incomplete, announced structures, dead letters, and the
-stops of tables that follow from them.
+The records are: changes by table, split messages that are still incomplete, table structures that the source announced,
+and dead letters. A table is stopped here if one of these records requires it.
 """
 
 from __future__ import annotations
@@ -215,8 +215,9 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     """Stop publishing a table, inside a running transaction.
 
-    A table that is stopped already keeps its first reason, unless that cause is fixed. A stop that only a reset ends
-    replaces one that does not need a reset.
+    A table that is stopped already keeps the code and text of its first stop, with two exceptions. The new stop
+    replaces the first one if the cause of the first is fixed and only an operator's confirmation is missing. The new
+    stop also replaces the first one if only the new one needs a reset.
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)

@@ -28,7 +28,7 @@ def list_digest(cols: str) -> str:
 
 
 def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *, of_reading: bool) -> bool:
-    """Add the column lists of a batch to those of a table. Returns whether a row proved a known list complete."""
+    """Add the column lists of a batch to those of a table. Returns whether a row proved a known list to be complete."""
     if not lists:
         return False
     known = {one.cols: one for one in COLUMN_LISTS.of(db, table_id).values()}
@@ -38,7 +38,7 @@ def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *
 
 
 def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
-    """Store, by table id, the setting `types` with which columns were published or compared last (G-129)."""
+    """Store, by table id, the setting `types` with which the table was last published or compared (G-129)."""
     c = t.mirrored_table.c
     with ledger.begin() as db:
         for table_id, said in types.items():
@@ -46,11 +46,11 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
-    """Forget column lists that only changes before an initial load had, because the load replaced their rows.
+    """Delete column lists that only changes from before an initial load had, because loaded rows replaced theirs.
 
-    Changes published after the load are in batches above *after_batch*, at position ``stream_from`` or later. If a
-    batch has changes on both sides of ``stream_from``, a list too many may be kept, but none that the table needs is
-    dropped.
+    Changes in batches above *after_batch*, at position ``stream_from`` of the ledger *row* or later, are not in the
+    loaded rows. The column lists of these changes are kept. If a batch has changes on both sides of ``stream_from``,
+    some column lists that are no longer needed may be kept, too.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     above = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > after_batch)
@@ -93,7 +93,10 @@ def _above(
 
 
 def columns_of_complete_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
-    """By source table, the columns of the target and of all changes; only tables of which a complete row was read."""
+    """By source table, the columns of the target table and of all changes.
+
+    Only tables of which a complete row was read are included.
+    """
     m = t.mirrored_table.c
     query = sa.select(m.id, m.source, m.columns).where(m.mirror == mirror, m.source.in_(sources))
     tables = t.rows(ledger, query) if sources else ()
@@ -112,9 +115,10 @@ _NOTES = Documents[ColumnNote]("column note", ColumnNote)
 
 
 def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
-    """The notes of these kinds by table id, sorted by batch and place.
+    """The notes of these kinds by table id, sorted by batch and position.
 
-    *generations* has the present generation of each table: notes of earlier ones, from before a reset, are left out.
+    *generations* has the present generation of each table (a reset begins the next one). Notes from before the newest
+    reset are left out.
     """
     found: dict[str, list[ColumnNote]] = {}
     for table, notes in _NOTES.of_each(db, generations).items():
@@ -125,17 +129,20 @@ def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKin
 
 
 def put_notes(db: Connection, table_id: str, notes: Iterable[ColumnNote]) -> None:
-    """Store notes of a table; each replaces the one of the same generation, kind and column."""
+    """Store notes of a table; each note replaces the one of the same generation, kind and column."""
     _NOTES.put(db, table_id, {_name(one): one for one in notes})
 
 
 def note_decision(db: Connection, table_id: str, said: Word) -> None:
-    """Store an operator's decision on a column, for changes up to a place; it replaces one for the same place."""
+    """Store an operator's decision on a column. It replaces a decision on the column that ends at the same position."""
     put_notes(db, table_id, [_note(0, NoteKind.DECIDED, said.column, said.up_to)._replace(now=said.now)])
 
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
-    """Store how columns of earlier rows are read in this generation, in place of earlier such notes."""
+    """Store which columns were renamed or dropped, which decides how earlier rows are read.
+
+    The notes replace all earlier notes of this kind in this *generation* of the table.
+    """
     notes = [
         _note(generation, NoteKind.FORMER, one.column, one.up_to, step)._replace(now=one.now)
         for step, one in enumerate(columns)
@@ -145,7 +152,10 @@ def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequenc
 
 
 def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
-    """Store which columns are gone, each with the first place without it; all others count as present."""
+    """Store which columns are gone, each with the first position without it.
+
+    Columns that are not in *since* count as present.
+    """
     notes = [_note(generation, NoteKind.GONE, column, place, batch) for column, place in since.items()]
     with ledger.begin() as db:
         _replace(db, table_id, generation, NoteKind.GONE, notes)
@@ -154,9 +164,10 @@ def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str
 def note_columns(
     ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int, *, again: bool = False
 ) -> None:
-    """Store that columns are new or changed since a place, so that earlier rows are unverified.
+    """Store since which position a column is new or has a new type; rows from before are unverified.
 
-    A column that is noted already keeps its place; with *again* it becomes unverified again.
+    If a note on the column exists, its position stays. With *again*, a column that a proof has verified becomes
+    unverified again.
     """
     if not since:
         return
@@ -169,17 +180,22 @@ def note_columns(
 
 
 def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: Sequence[str], batch: int) -> None:
-    """Store which columns or patterns rows may lack in the batches up to *batch*, or why any column may (G-141).
+    """Store that rows in the batches up to *batch* may lack columns or changes (G-141).
 
-    An existing note is extended to *batch*: a proof or load that covers fewer batches does not end it. *rows* are
-    ledger rows of tables.
+    *columns* are the names or patterns of these columns. If any column may lack changes, *columns* has the reason
+    instead. An existing note is extended to *batch*, because a proof or an initial load that covers fewer batches does
+    not end it. *rows* are the ledger rows of the tables.
     """
     noted = {row.id: [_note(row.generation, kind, name, "", batch) for name in columns] for row in rows}
     _NOTES.put_each(db, {table: {_name(one): one for one in notes} for table, notes in noted.items()})
 
 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
-    """Store why changes in a table's log contradict each other (None: they do not), for unverified rows (G-190)."""
+    """Store why logged changes of a table contradict each other, so that its rows are unverified (G-190).
+
+    If *why* is None, the changes do not contradict each other. Then an earlier note is deleted, unless a proof has
+    verified the rows.
+    """
     kind = NoteKind.CONTRADICTED
     with ledger.begin() as db:
         kept = [one for one in _of(db, table_id, generation, kind) if one.verified]
@@ -188,16 +204,16 @@ def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str |
 
 
 def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
-    """The newest batch of contradictions that a proof has verified since; 0 if there are none."""
+    """The newest batch with a note on contradicting changes that a proof has verified since; 0 if there is none."""
     with ledger.connect() as db:
         noted = _of(db, table_id, generation, NoteKind.CONTRADICTED)
     return max((one.batch for one in noted if one.verified), default=0)
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Copy the notes on rows of the log that may lack changes to the next generation, as a reset begins it.
+    """Copy the notes on logged rows that may lack changes to the next generation of a table, while a reset begins it.
 
-    Notes that concern only the initial load are not copied.
+    Notes that concern only the initial load are not copied, because the reset replaces its rows.
     """
     kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
     noted = _of(db, table_id, generation, *kinds)
@@ -205,20 +221,23 @@ def keep_taken(db: Connection, table_id: str, generation: int) -> None:
 
 
 def forget_taken(db: Connection, table_id: str, below: int) -> None:
-    """Delete notes on rows of batches *below* one that may lack columns: a load replaces all these rows (G-141)."""
+    """Delete the notes on rows that may lack columns, for batches below *below* (G-141).
+
+    An initial load replaces all rows of these batches.
+    """
     kinds = (NoteKind.TAKEN, *OF_ROWS)
     noted = _NOTES.of(db, table_id)
     _NOTES.drop(db, table_id, [name for name, one in noted.items() if one.kind in kinds and one.batch < below])
 
 
 def verify_columns(ledger: Engine, table_id: str, notes: Iterable[ColumnNote]) -> int:
-    """Mark notes as verified if they have not changed since they were read. Returns how many."""
+    """Mark notes as verified, unless a note was changed since *notes* were read. Returns the number of marked notes."""
     with ledger.begin() as db:
         return sum(_NOTES.swap(db, table_id, _name(one), one, one._replace(verified=True)) for one in notes)
 
 
 def column_texts(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
-    """The notes on columns by table id, as sentences: which are gone, and which are unverified."""
+    """By table id, sentences on which columns are gone and which are unverified."""
     with ledger.connect() as db:
         noted = column_notes(db, generations, NoteKind.GONE, *UNVERIFIED)
     return {table: found for table, notes in noted.items() if (found := texts(notes))}

@@ -29,21 +29,21 @@ CHANGES_RECOVERED = "CHANGES_RECOVERED"
 
 
 def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
-    """All settled dead letters of a mirror, each with how: replayed, reread, accepted, healed or reloaded."""
+    """All settled dead letters of a mirror, each with its outcome: replayed, reread, accepted, healed or reloaded."""
     c = t.settled_letter.c
     query = sa.select(c.batch, c.origin, c.place, c.outcome).where(c.mirror == mirror)
     return {LetterPlace(*row[:3]): row[3] for row in t.rows(ledger, query)}
 
 
 def settled_counts(ledger: Engine, mirror: str) -> dict[str, int]:
-    """The number of settled dead letters of a mirror, by how they were settled."""
+    """The number of settled dead letters of a mirror by outcome: replayed, reread, accepted, healed or reloaded."""
     c = t.settled_letter.c
     query = sa.select(c.outcome, sa.func.count()).where(c.mirror == mirror).group_by(c.outcome)
     return dict(t.rows(ledger, query.order_by(c.outcome)))
 
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
-    """Settle dead letters whose messages batch *number* contains, inside the transaction that completes it."""
+    """Settle dead letters whose messages batch *number* contains, inside the transaction that completes the batch."""
     settled = {LetterPlace(*letter[:3]): letter[3:] for letter in letters}
     outcomes = {place: outcome for place, (outcome, _) in settled.items()}
     _settle(db, mirror, outcomes, number, {place: without_table for place, (_, without_table) in settled.items()})
@@ -52,10 +52,10 @@ def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[S
 def accept_letters(
     ledger: Engine, mirror: str, letters: Mapping[LetterPlace, int], reason: Reason, *, request: str = ""
 ) -> int:
-    """Accept dead letters as lost, with an audit entry. Returns how many were open.
+    """Accept dead letters as lost, with an audit entry. Returns how many of them were open.
 
-    *letters* maps each to its number of rows without a table. A *request* id that was used before returns its first
-    result (G-30).
+    *letters* maps each dead letter to the number of its rows for which no table is known. If an earlier call had the
+    same *request* id, its result is returned (G-30).
     """
 
     def effect(db: Connection, _: Any) -> Effect | None:
@@ -67,7 +67,7 @@ def accept_letters(
 
 
 def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, Outdated]) -> int:
-    """Settle dead letters that no longer leave a row out of date. Returns how many were open."""
+    """Settle dead letters whose rows a later change or an initial load has replaced. Returns how many were open."""
     if not outcomes:
         return 0
     with ledger.begin() as db:
@@ -75,9 +75,9 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Allow operators to lift stops of tables whose hidden changes were read in the end.
+    """Allow operators to lift stops of tables, because all changes that dead letters had hidden were read in the end.
 
-    The stop of a corrected key ends at once (G-69, G-71).
+    A stop because a wrong key was corrected in the mirror file ends at once, without an operator (G-69, G-71).
     """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
@@ -118,7 +118,7 @@ def _settle(
 
 
 class LetterExample(NamedTuple):
-    """The oldest one of several dead letters."""
+    """The oldest of several dead letters."""
 
     batch: int
     origin: str
@@ -132,10 +132,10 @@ class LetterExample(NamedTuple):
 
 @dataclass(frozen=True)
 class OpenLetters:
-    """The open dead letters of one table, or those that name no table.
+    """The open dead letters of one table, or all open dead letters that name no table.
 
-    *example* is the oldest one whose message is known; *keys* is the number of rows known to be out of date because of
-    them.
+    *example* is the oldest dead letter whose message is known. *keys* is the number of rows known to be out of date
+    because of these dead letters.
     """
 
     by_code: Mapping[str, int] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class OpenLetters:
         return sum(self.by_code.values())
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The open dead letters as JSON values."""
         example = None if self.example is None else self.example._asdict()
         return {"open": self.count, "by_code": dict(self.by_code), "keys": self.keys, "example": example}
 
@@ -157,9 +157,9 @@ NO_LETTERS = OpenLetters()
 
 @dataclass(frozen=True)
 class LetterCounts:
-    """The open dead letters of a mirror; *foreign* is the number of those of tables that are not mirrored.
+    """The number of open dead letters of a mirror; *foreign* counts those of tables that are not mirrored.
 
-    *known* is False while they have to be counted again: there may be more.
+    *known* is False until the dead letters are counted again: there may be more than these.
     """
 
     known: bool
@@ -169,11 +169,11 @@ class LetterCounts:
 
     @property
     def count(self) -> int:
-        """The number of dead letters that may affect the mirror, without *foreign* ones."""
+        """The number of open dead letters that may affect the mirror, without those of tables that are not mirrored."""
         return self.without_table.count + sum(letters.count for letters in self.tables.values())
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The counts as JSON values."""
         return {
             "known": self.known,
             "open": self.count,
@@ -184,7 +184,10 @@ class LetterCounts:
 
 
 def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
-    """Count the open dead letters of a mirror. The cost depends on how many are open, not on how much was read."""
+    """Count the open dead letters of a mirror.
+
+    The cost depends on the number of open dead letters, not on the size of the change log.
+    """
     o, m = t.open_letter.c, t.mirrored_table.c
     of_mirror = o.mirror == mirror
     unreadable = sa.select(o.source, o.code, sa.func.sum(o.letters)).where(of_mirror).group_by(o.source, o.code)
@@ -249,15 +252,16 @@ def _take_out(db: Connection, mirror: str, places: Iterable[LetterPlace]) -> Non
 
 
 def is_counted(ledger: Engine, mirror: str) -> bool:
-    """Whether the ledger has every open dead letter of the log; True before the first run."""
+    """Whether the ledger has every open dead letter of the change log; True before the first run."""
     rows = t.rows(ledger, sa.select(t.mirror.c.letters_counted).where(t.mirror.c.name == mirror))
     return all(counted for (counted,) in rows)
 
 
 def recount(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
-    """Replace the open dead letters by those found in the log, unless a batch after *committed* was added.
+    """Replace the open dead letters in the ledger by those found in the change log, by batch.
 
-    *letters* are those found, by batch.
+    Nothing is replaced if a batch after *committed* was added in the meantime, because *letters* lacks its dead
+    letters.
     """
     m, o, s = t.mirror.c, t.open_letter.c, t.settled_letter.c
     with ledger.begin() as db:
@@ -273,6 +277,6 @@ def recount(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, S
 
 
 def enter_letters(db: Connection, mirror: str, batch: int, letters: Iterable[SeenLetter]) -> None:
-    """Add the dead letters of a batch, inside the transaction that completes it."""
+    """Add the dead letters of a batch, inside the transaction that completes the batch."""
     rows = [{"mirror": mirror, "batch": batch, "looked_to": 0, **letter._asdict()} for letter in letters]
     upsert(db, t.open_letter, rows, keys=["mirror", "batch", "origin", "place"], update=[])

@@ -1,8 +1,8 @@
-"""Decisions of operators: clear a stop whose cause is fixed, accept a stream, a table or a change of structure.
+"""Decisions of operators: clear a stop whose cause is fixed; accept a stream, a table or a change of structure.
 
-Each decision is one transaction: it changes the stop, raises the row's version, and writes who decided, what and why
-into the audit trail. A request id that was used before returns the first outcome (G-30). Impossible decisions raise
-``COMMAND_REFUSED``.
+Each decision is one transaction. The transaction changes the stop, raises the version of the ledger row, and writes who
+decided, what and why into the audit trail. If a request id was used before, the outcome of that first request is
+returned (G-30). A decision that is impossible at present raises ``COMMAND_REFUSED``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ EXPLAINED_BY_DECISION = having(Trait.EXPLAINED)
 
 
 class OpenStop(NamedTuple):
-    """A stop that waits for a decision; without *source* and *since* if reading of the entire mirror is stopped."""
+    """A stop that waits for an operator's decision.
+
+    Without *source* and *since*, it stops reading for the entire mirror.
+    """
 
     source: str | None
     code: str
@@ -66,13 +69,13 @@ class OpenStop(NamedTuple):
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> OpenStop:
-        """Parse the result of :meth:`document`."""
+        """Parse JSON values that :meth:`document` returned."""
         since = document["since"]
         return cls(**{**document, "since": None if since is None else datetime.fromisoformat(since)})
 
 
 def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
-    """All stops of a mirror in the ledger: that of its reading first, then those of tables, sorted by name."""
+    """All stops of a mirror in the ledger: first the stop of reading, then the stops of tables, sorted by table."""
     c, m = t.mirrored_table.c, t.mirror.c
     of_tables = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(c.mirror == mirror)
     of_mirror = sa.select(m.stop_code, m.stop_what).where(m.name == mirror, m.stop_code.is_not(None))
@@ -83,10 +86,10 @@ def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
 
 
 def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a table, and return it.
+    """Clear the stop of a table, and return the cleared stop.
 
-    If the table is stopped because the target's row count fell (``TARGET_RESTARTED``), the former count is forgotten
-    instead.
+    A stop ``TARGET_RESTARTED`` (the target's row count fell) is cleared by forgetting the former row count, so that the
+    next inspection does not compare with it.
     """
 
     def effect(db: Connection, row: Any) -> Effect:
@@ -106,7 +109,10 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Accept a new table of a pattern with `new_tables: ask`, so that it is published (G-71). Returns its old stop."""
+    """Accept a new table that a pattern with `new_tables: ask` found, so that it is published (G-71).
+
+    Returns the stop that ended.
+    """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
@@ -122,7 +128,7 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Accept the newest full load of a table's Qlik task (G-125). Returns the stop, which the next run ends."""
+    """Accept the newest full load of a table by its Qlik task (G-125). Returns the stop, which the next run ends."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
@@ -139,10 +145,11 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
 def accept_epoch(
     ledger: Engine, mirror: str, source: str, epoch: str, reason: Reason, *, request: str = ""
 ) -> tuple[int, OpenStop | None, tuple[str, ...]]:
-    """Accept a stream of a table as its newest: all its positions are above those of earlier streams (G-01).
+    """Accept a stream as the newest one of a table: all its positions are above those of earlier streams (G-01).
 
-    Returns a tuple: the stream's number, the stop that ended (None as long as other streams are unknown), and these
-        other streams.
+    A stream is one enabling of streaming or one Qlik full load. Returns a tuple: the number that the stream gets, the
+    stop that ended, and the streams that no operator has accepted yet. As long as there are such streams, no stop ends
+    (None).
     """
     epoch = epoch.strip().lower()
 
@@ -179,9 +186,9 @@ def accept_schema(
 ) -> OpenStop | None:
     """Record that columns were dropped at the source, or that one was renamed. Returns the stop that ended, or None.
 
-    It applies to all changes logged until now (G-60). After a rename the table stays stopped until it is loaded again,
+    The decision applies to all changes logged until now (G-60). After a rename the table stays stopped until a reset,
     because unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` if the newest changes still
-    contain a column.
+    contain one of the columns.
     """
     named = ", ".join(columns)
 
@@ -205,10 +212,11 @@ def accept_schema(
 def accept_statements(
     ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]
 ) -> dict[str, str]:
-    """Accept what the source's DDL history shows about missing columns (T-84). Returns by column what happened to it.
+    """Record what the source's DDL statements show about missing columns (T-84). Returns by column what became of it.
 
-    A table with a renamed column stops when it is published (G-61). Skipped are columns with a decision, and those
-    whose last row is not of the Qlik load *load* (T-31).
+    *statements* were reported since the full load *load* by the Qlik task. A table with a renamed column stops when it
+    is published (G-61). Columns on which an operator has decided are skipped, and so are columns whose last row is from
+    before this full load (T-31).
     """
     found: dict[str, str] = {}
 
@@ -253,9 +261,10 @@ def accept_statements(
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of reading a mirror, and return it. The next run compares change log and ledger again.
+    """Clear the stop of a mirror's reading, and return the cleared stop.
 
-    If another ledger claimed the landing zone (``LEDGER_BEHIND``), the next publication of this one takes it over.
+    The next run compares change log and ledger again.
+    If a copy of this ledger has claimed the landing zone (``LEDGER_BEHIND``), the next publication takes it over.
     """
 
     def effect(db: Connection, row: Any) -> Effect:
@@ -274,7 +283,10 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
 
 def unknown_epochs(db: Connection, row: Any) -> set[str]:
-    """The streams with logged changes of a table whose order is unknown. *row* is the table's ledger row."""
+    """The streams of a table that have logged changes, but no number yet, so that their order is unknown.
+
+    *row* is the table's ledger row.
+    """
     b = t.batch_table.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
     return {epoch for epoch in {*logged} - EPOCHS.of(db, row.id).keys() if not is_load_epoch(epoch)}

@@ -36,10 +36,10 @@ REDECLARED = "TABLE_REDECLARED"
 
 
 class TableDeclaration(NamedTuple):
-    """The settings of a table that the ledger stores.
+    """The settings of a table in the mirror file that the ledger stores.
 
-    *loads*: it has an initial load. *key_types* and *key_names* pair key columns with their type and name at the
-    target, if the mirror file sets them.
+    *loads* is True if the table has an initial load. *key_types* and *key_names* pair key columns with their type and
+    name at the target, if the mirror file sets them.
     """
 
     source: str
@@ -63,16 +63,19 @@ class TableDeclaration(NamedTuple):
         }
 
     def is_keyed_as(self, row: Any) -> bool:
-        """Whether the ledger *row* has the same key columns, with the same types."""
+        """Whether the ledger *row* has the same key columns with the same types as this declaration."""
         return all(self.fixed[name] == getattr(row, name) for name in ("keys", "key_types"))
 
     def is_that_of(self, row: Any) -> bool:
-        """Whether the ledger *row* has the same settings of those that only a reset may change."""
+        """Whether the ledger *row* and this declaration agree in all settings that only a reset may change."""
         return all(value == getattr(row, name) for name, value in self.fixed.items())
 
 
 class JoinedTable(NamedTuple):
-    """A table found by a pattern, as announced in *batch* by its source; *columns* are types by name."""
+    """A table that a pattern in the mirror file matched, as its source announced it in *batch*.
+
+    *columns* has the source's types by column.
+    """
 
     source: str
     schema: str
@@ -95,7 +98,10 @@ def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
 
 
 class Joining(NamedTuple):
-    """A table to be added by a pattern. *asks* is why an operator has to accept it first; empty if not needed."""
+    """A table to be added because a pattern in the mirror file matches it.
+
+    *asks* is the reason why an operator has to accept the table first; empty if no one has to.
+    """
 
     joined: JoinedTable
     declared: TableDeclaration
@@ -103,10 +109,11 @@ class Joining(NamedTuple):
 
 
 def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
-    """Register tables that were found by a pattern. Returns the sources of those that were not known yet.
+    """Register tables that a pattern in the mirror file matched. Returns the sources of those that are new.
 
-    All in one transaction, so a table that an operator has to accept is never without its stop. Raises
-    ``CONFIG_INVALID`` if another table has the folder.
+    All tables are registered in one transaction, together with their stops, so a table that an operator has to accept
+    is never published before. Raises ``CONFIG_INVALID`` if another table already has the landing zone folder of a new
+    one.
     """
     c = t.mirrored_table.c
     with ledger.begin() as db:
@@ -126,7 +133,7 @@ def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
 def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
     """The columns of a table's ledger row after its stop is lifted.
 
-    The stop ``NEW_TABLE`` returns if an operator still has to accept the table (G-71).
+    If an operator still has to accept the table, it gets the stop ``NEW_TABLE`` again (G-71).
     """
     known = _JOINED.one(db, mirror, source)
     if known is None or known[1] is None:
@@ -142,7 +149,8 @@ def stopped(code: str, what: str) -> dict[str, object]:
 def lift_stop(db: Connection, row: Any) -> None:
     """Lift the stop of a table.
 
-    If publishing has begun but nothing is sealed (fixed), it starts again: the table may have more to publish now.
+    A publication that has begun but whose files are not fixed (sealed) begins again, because after the stop the table
+    may have more changes to publish.
     """
     unsealed = row.intent is not None and json.loads(row.intent)["manifest"] is None
     values = {**without_stop(db, row.mirror, row.source), **({"intent": None} if unsealed else {})}
@@ -150,7 +158,10 @@ def lift_stop(db: Connection, row: Any) -> None:
 
 
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
-    """Record that an operator accepted a new table, or reset it: it does not have to be accepted any more (G-71)."""
+    """Record that an operator accepted or reset a new table, so that it does not wait for an operator any more.
+
+    Rule G-71.
+    """
     known = _JOINED.one(db, mirror, source)
     if known is not None:
         _JOINED.put(db, mirror, {source: (known[0], None)})
@@ -167,13 +178,14 @@ def declare(
 ) -> dict[str, str]:
     """Register the tables of the mirror file. Returns the ids of all tables in the ledger, by source name.
 
-    If *reads* no longer contains a former place, its unread changes may be lost, which is noted (G-142); *writes* is
-    where rows are written (G-175). Without *keep*, nothing is stored. A dropped table that is listed again begins a new
-    generation with an initial load, or is stopped. As long as nothing of a table is published or logged by its key, its
-    settings may change (G-69).
+    *reads* are the places from which the source is read, *writes* those to which rows are written (G-175). If a former
+    place is missing in *reads*, its unread changes may be lost, and the tables get a note on that (G-142). Without
+    *keep*, nothing is stored. If a dropped table is in the mirror file again, the table begins a new generation with
+    its initial load; if it has no initial load, it is stopped. Settings of a table may change freely until a change of
+    the table is published, or logged by its key (G-69).
 
-    Raises ``TABLE_REDECLARED`` when key, folder or file format changed after that, or a table was removed, and
-        ``CONFIG_INVALID`` when another table has the folder.
+    Raises ``TABLE_REDECLARED`` if key, folder or file format changed after a change was published or logged, or if a
+    table was removed from the mirror file. Raises ``CONFIG_INVALID`` if two tables have the same landing zone folder.
     """
     with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
@@ -203,13 +215,13 @@ def declare(
 
 
 def noted_places(ledger: Engine, mirror: str) -> dict[str, list[str]]:
-    """Where the mirror read and wrote at its last registration, by setting; empty if unknown."""
+    """Where the mirror read and wrote when its tables were last registered, by setting; empty if unknown."""
     with ledger.connect() as db:
         return _noted(db, mirror)
 
 
 def note_log(db: Connection, mirror: str, place: Sequence[str]) -> None:
-    """Record the change log that a batch is written to. The mirror's row has to be locked."""
+    """Record to which change log a batch is written. The caller has to hold the lock on the mirror's row."""
     former = _noted(db, mirror)
     if former.get(CHANGE_LOG) != [*place]:
         _note(db, mirror, {**former, CHANGE_LOG: [*place]})
@@ -284,20 +296,23 @@ def _declare_again(db: Connection, row: Any, declared: TableDeclaration) -> bool
 
 
 def key_of(row: Any) -> str:
-    """The key in a table's ledger *row*, for messages."""
+    """The key in a table's ledger *row*, formatted for messages."""
     return f"{row.keys}, landing as {row.key_types}" if row.key_types else str(row.keys)
 
 
 def corrected_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
-    """The stop of a table whose key was corrected, until the changes that the wrong key rejected are read again."""
+    """The stop of a table whose `key` was corrected in the mirror file.
+
+    The stop lasts until the changes that the wrong key rejected are read again.
+    """
     what = f"by the key {key_of(row)} changes were rejected; they are read again by {declared.fixed['keys']}"
     return stopped(KEY_CORRECTED, what)
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:
-    """Whether no change of a table is logged by the ledger's key, not even in the batch under way.
+    """Whether no change of a table is logged by the key in the ledger, not even in the batch under way.
 
-    If several senders were seen, it counts as logged: otherwise a stop for the key would hide the stop
+    If several senders (databases or Qlik tasks) were seen, the result is False: a stop for the key would hide the stop
     ``SENDER_OTHER``.
     """
     if row.stop_code == LEDGER_UNKNOWN:
@@ -316,7 +331,7 @@ def is_new_to_log(db: Connection, row: Any) -> bool:
 
 
 def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:
-    """Raise ``CONFIG_INVALID`` if another table of the mirror has the same folder."""
+    """Raise ``CONFIG_INVALID`` if another table of the mirror has the same landing zone folder."""
     c = t.mirrored_table.c
     query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
     if (owner := db.scalar(query)) is not None:
@@ -380,17 +395,21 @@ def _know_columns_of(db: Connection, mirror: str, source: str, table_id: str) ->
 
 
 def newest_epoch(db: Connection, table_id: str) -> int:
-    """The highest number among the streams of a table; 0 before the first stream."""
+    """The highest number among the streams of a table; 0 before the first stream.
+
+    A stream is one enabling of streaming or one Qlik full load.
+    """
     return max(0, *EPOCHS.of(db, table_id).values(), 0)
 
 
 @dataclass(frozen=True)
 class ResetRecord:
-    """The reset that a table is in: dropping it at the target, and building it again unless it *drops* for good.
+    """The reset of a table that is under way: the table is dropped at the target and, unless *drops*, built again.
 
-    *stage* is the last stage that was reached. *loads*: it is built by an initial load, otherwise from the log.
-    *folders* are those to delete. *absent*: the target was once seen without the table. *begins_at*: the load is the
-    one with which the stream of this ordinal began (G-128). *is_carried_on*: any run continues the reset.
+    *stage* is the last stage that was reached. *loads* is True if the table is built by an initial load, and False if
+    it is built from the change log. *folders* are the landing zone folders to delete. *absent* is True once the target
+    was seen without the table. *begins_at* is the number of the stream that began with this initial load (G-128).
+    *is_carried_on* is True if every run continues the reset.
     """
 
     stage: ResetStage
@@ -409,12 +428,12 @@ class ResetRecord:
 
     @classmethod
     def of(cls, text: str | None) -> ResetRecord | None:
-        """Parse the JSON of :meth:`to_json`; None if *text* is None."""
+        """Parse JSON that :meth:`to_json` returned; None if *text* is None."""
         return None if text is None else msgspec.json.decode(text, type=cls)
 
     @property
     def begun(self) -> datetime:
-        """The time of the request."""
+        """The time at which the reset was requested."""
         return datetime.fromisoformat(self.since)
 
     def __str__(self) -> str:
@@ -423,6 +442,6 @@ class ResetRecord:
 
 
 def is_dropping(text: str | None) -> bool:
-    """Whether the JSON of a reset drops the table for good; False for None."""
+    """Whether the JSON of a reset drops the table for good; False if *text* is None."""
     reset = ResetRecord.of(text)
     return reset is not None and reset.drops

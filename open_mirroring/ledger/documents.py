@@ -31,7 +31,10 @@ class Documents(Generic[V]):
         self._decode = msgspec.json.Decoder(value).decode
 
     def of(self, db: Connection, owner: str, names: Collection[str] | None = None) -> dict[str, V]:
-        """The documents of an owner (a mirror's name or a table's id) by name, sorted; only *names*, if given."""
+        """The documents of an owner by name, sorted; only those with these *names*, if given.
+
+        The owner is a mirror, by its name, or a table, by its id.
+        """
         c = t.document.c
         query = sa.select(c.name, c.value).where(c.owner == owner, c.kind == self._kind).order_by(c.name)
         parts = [query] if names is None else [query.where(c.name.in_(some)) for some in _parts(names)]
@@ -52,28 +55,28 @@ class Documents(Generic[V]):
         return found
 
     def put(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
-        """Write documents of an owner; those with other names are kept."""
+        """Write documents of an owner; documents with other names are kept."""
         self.put_each(db, {owner: values})
 
     def put_each(self, db: Connection, values: Mapping[str, Mapping[str, V]]) -> None:
-        """Write documents of several owners in one statement; those with other names are kept."""
+        """Write documents of several owners in one statement; documents with other names are kept."""
         at = [(owner, name, value) for owner, named in values.items() for name, value in named.items()]
         rows = [{"owner": owner, "kind": self._kind, "name": name, "value": _encoded(one)} for owner, name, one in at]
         upsert(db, t.document, rows, keys=["owner", "kind", "name"], update=["value"])
 
     def swap(self, db: Connection, owner: str, name: str, old: V, new: V) -> bool:
-        """Replace a document only if it still has the value *old*; False if it has changed."""
+        """Replace a document if its value is still *old*. Returns False, and changes nothing, if the value differs."""
         c = t.document.c
         same = (c.owner == owner) & (c.kind == self._kind) & (c.name == name) & (c.value == _encoded(old))
         return db.execute(t.document.update().where(same).values(value=_encoded(new))).rowcount == 1
 
     def replace(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
-        """Replace all documents of this kind that an owner has."""
+        """Replace all documents of an owner by *values*."""
         self.drop(db, owner)
         self.put(db, owner, values)
 
     def drop(self, db: Connection, owner: str, names: Collection[str] | None = None) -> None:
-        """Delete all documents of an owner, or those with these *names*."""
+        """Delete all documents of an owner, or only the documents with these *names*."""
         c = t.document.c
         gone = t.document.delete().where(c.owner == owner, c.kind == self._kind)
         for part in [gone] if names is None else [gone.where(c.name.in_(some)) for some in _parts(names)]:
@@ -97,7 +100,10 @@ class Structure(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """What a broker has of a partition: the first offset not deleted, the one after the newest message, and when."""
+    """What a broker had of a partition at the time *seen_at*.
+
+    *first* is the first offset not deleted, *end* the offset after the newest message.
+    """
 
     first: int
     end: int
@@ -105,7 +111,7 @@ class Offsets(NamedTuple):
 
 
 class KeptVerdict(NamedTuple):
-    """The last verdict on a table, with its evidence and the highest published file number at that time."""
+    """The last verdict on a table, with its evidence and the highest file number published until then."""
 
     verdict: Verdict
     code: str

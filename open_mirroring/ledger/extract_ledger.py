@@ -1,6 +1,7 @@
 """The ledger transactions of reading the source into batches of the change log.
 
-A batch is *bound* (its number gets source ranges), *sealed* (its files are fixed) and *completed* (it is in the log).
+A batch is *bound* (source ranges are assigned to its number), then *sealed* (its files are fixed), then *completed*
+(its files are in the change log).
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _ASKED_BY_NAME = 5_000
 class ExtractLedger:
     """The ledger of one mirror for reading its source.
 
-    Methods that get a *version* change nothing if the row has another one. They return ``Lost`` then, because another
-    process has taken over; otherwise the new row as ``Owned``.
+    Methods with the parameter *version* write only if the mirror's ledger row still has this version, and return the
+    new row as ``Owned``. If the version differs, another process has taken over: nothing is written, and ``Lost`` is
+    returned.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class ExtractLedger:
         self._keys, self._key_types, self._log = keys or {}, key_types or {}, log
 
     def acquire(self) -> Owned:
-        """Take over the mirror's row: raise its version, so that all writes by earlier processes are refused."""
+        """Take over the mirror's ledger row: raise its version, so that all writes by earlier processes are refused."""
         with self._engine.begin() as db:
             upsert(db, t.mirror, [{"name": self._mirror}], keys=["name"], update=[])
             c = t.mirror.c
@@ -72,9 +74,9 @@ class ExtractLedger:
     def bind(
         self, version: int, batch: Batch, new: Sequence[BoundRange], versions: Mapping[str, FileVersion] | None = None
     ) -> Owned | Lost:
-        """Give the next batch number to its ranges, and record the *new* ones as bound.
+        """Assign source ranges to the next batch number, and record the *new* ranges as bound.
 
-        Raises ``TABLE_REDECLARED`` if a table has another key in the ledger than in this run.
+        Raises ``TABLE_REDECLARED`` if a table's key in the ledger differs from its key in the mirror file of this run.
         """
         with self._engine.begin() as db:
             values = {"open_number": batch.number, "open_ranges": batch.ranges, "open_bound_at": datetime.now(UTC)}
@@ -89,7 +91,7 @@ class ExtractLedger:
     def seal(self, version: int, manifest: str) -> Owned | Lost:
         """Fix the files of the open batch to those of *manifest*.
 
-        Raises ``TABLE_REDECLARED`` if a table has another key in the ledger than in this run.
+        Raises ``TABLE_REDECLARED`` if a table's key in the ledger differs from its key in the mirror file of this run.
         """
         with self._engine.begin() as db:
             unsealed = t.mirror.c.open_number.is_not(None) & t.mirror.c.open_manifest.is_(None)
@@ -99,7 +101,10 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def complete(self, version: int) -> Owned | Lost:
-        """Record that the open batch is in the change log, with its contents; the next batch can be bound then."""
+        """Record that the open batch is in the change log, with its contents.
+
+        After that, the next batch can be bound.
+        """
         with self._engine.begin() as db:
             row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == self._mirror)).one()
             closed = dict.fromkeys(("open_number", "open_ranges", "open_manifest", "open_bound_at"))
@@ -111,23 +116,25 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def stop(self, version: int, code: str, what: str) -> Owned | Lost:
-        """Stop extraction of this mirror until an operator decides."""
+        """Stop reading the source of this mirror until an operator decides."""
         with self._engine.begin() as db:
             if not self._set(db, version, sa.true(), stop_code=code, stop_what=what):
                 return Lost()
             return Owned(self._read(db))
 
     def record_offsets(self, offsets: Mapping[str, tuple[int, int]]) -> None:
-        """Store by partition the first offset that a broker still has, and the one after its newest message."""
+        """Store, by partition, the first offset that a broker still has, and the offset after its newest message."""
         seen = {name: Offsets(first, end, datetime.now(UTC)) for name, (first, end) in offsets.items()}
         with self._engine.begin() as db:
             OFFSETS.put(db, self._mirror, seen)
 
     def stop_table(self, source: str, code: str, what: str) -> None:
-        """Stop a table whose changes cannot be read; nothing changes if it is stopped already.
+        """Stop a table whose changes cannot be read.
 
-        ``LOAD_UNREAD`` (a full load that no setting reads) does not stop a table that was loaded before: the setting
-        may have been removed since.
+        If the table is stopped already, :func:`~open_mirroring.ledger.batch_contents.stop_table` decides which stop it
+        keeps. ``LOAD_UNREAD`` (no `initial_load` in the mirror file reads the table's full load by the Qlik task) does
+        not stop a table whose initial load is in the ledger: `initial_load` may have been removed from the mirror file
+        since.
         """
         c = t.mirrored_table.c
         concerned = (c.mirror == self._mirror) & (c.source == source)
@@ -138,14 +145,17 @@ class ExtractLedger:
                 stop_table(db, table_id, code, what)
 
     def corrected_tables(self) -> list[str]:
-        """The source tables whose key was corrected, and whose rejected changes have not been read again yet (G-69)."""
+        """The source tables whose `key` was corrected in the mirror file, until their rejected changes are read again.
+
+        Rejected are the changes that could not be read with the wrong key (G-69).
+        """
         c = t.mirrored_table.c
         query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_CORRECTED).order_by(c.source)
         with self._engine.begin() as db:
             return list(db.scalars(query))
 
     def refuse_corrected(self, source: str, what: str) -> None:
-        """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read with the corrected key either."""
+        """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read with the corrected `key` either."""
         c = t.mirrored_table.c
         this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_CORRECTED)
         with self._engine.begin() as db:
@@ -157,7 +167,7 @@ class ExtractLedger:
         return {name: bound_to for name, bound_to in t.rows(self._engine, query)}
 
     def seen_files(self, names: Collection[str]) -> dict[str, BoundFile]:
-        """The stored versions of the named files, and of all files that are not bound to their end."""
+        """The stored versions of the named files, and of all files of which some bytes do not belong to a batch yet."""
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to, c.version, c.digest).where(c.mirror == self._mirror)
         if len(names) <= _ASKED_BY_NAME:
@@ -166,11 +176,18 @@ class ExtractLedger:
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
     def seen_versions(self, names: Collection[str], bound: Mapping[str, int]) -> dict[str, FileVersion]:
-        """As :meth:`seen_files`, without files that another run has bound further than *bound* in the meantime."""
+        """The stored versions of files as :meth:`seen_files` returns them, except files that another run has bound.
+
+        *bound* has, by file, the number of bytes that this run knows to belong to batches. If the ledger has a
+        different number, another run has bound the file since.
+        """
         return {n: file.seen for n, file in self.seen_files(names).items() if bound.get(n) == file.bound_to}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
-        """Store the versions of files, unless another run has bound them further than the given number of bytes."""
+        """Store the versions of files, except files that another run has bound since.
+
+        Each entry has the number of bytes of the file that this run knows to belong to batches, and the version.
+        """
         c = t.bound_range.c
         with self._engine.begin() as db:
             for name, (bound_to, seen) in versions.items():
@@ -191,9 +208,10 @@ class ExtractLedger:
             return [*FRAGMENTS.of(db, self._mirror).values()]
 
     def shown_partitions(self, reads: Reads) -> set[str]:
-        """The partitions that have shown a position, if the source is still read from the places *reads*.
+        """The partitions that have shown a position; empty if the mirror keeps no complete position.
 
-        Empty if no complete position is kept.
+        *reads* are the places from which the source is read. If a place that was read before is not in *reads*, the
+        result is empty, too.
         """
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
@@ -207,7 +225,10 @@ class ExtractLedger:
         return [one.schema for one in sorted(found, key=attrgetter("batch"))]
 
     def files_of_position(self, epoch: str, lowest: str, highest: str, before_batch: int) -> list[str]:
-        """Log files of batches before *before_batch* that may contain a change between two positions, of any table."""
+        """Files of the change log that may contain a change between two positions of the stream *epoch*, of any table.
+
+        Only files of batches before *before_batch* are returned.
+        """
         c = t.batch_table.c
         query = sa.select(c.files).where(
             c.mirror == self._mirror,
@@ -221,7 +242,7 @@ class ExtractLedger:
             return sorted({file for files in db.scalars(query) for file in json.loads(files)})
 
     def tables_with_changes(self) -> frozenset[str]:
-        """The source tables of which changes are logged, not only rows of a full load (K-18)."""
+        """The source tables of which changes are logged, and not only rows of a full load by a Qlik task (K-18)."""
         m = t.mirrored_table.c
         query = sa.select(m.id, m.source).where(m.mirror == self._mirror)
         with self._engine.begin() as db:
@@ -229,16 +250,16 @@ class ExtractLedger:
             return frozenset(sources[table_id] for table_id in STARTS.of_each(db, sources))
 
     def newest_loads(self, epoch: str) -> dict[str, NewestLoad]:
-        """By source table, the full load in the stream *epoch* from which the table was rebuilt (G-125)."""
+        """By source table, the full load in the stream *epoch* with which the table was rebuilt (G-125)."""
         c = t.mirrored_table.c
         query = sa.select(c.source, c.newest_load).where(c.mirror == self._mirror, c.newest_load.is_not(None))
         found = {source: NewestLoad.of(text) for source, text in t.rows(self._engine, query)}
         return {source: load for source, load in found.items() if load is not None and load.epoch == epoch}
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
-        """The open dead letters that reading one of these files again settles, each with whether it names no table.
+        """The open dead letters that are settled if one of these files is read again; True for one that names no table.
 
-        Dead letters that name a table are only included if a file was incomplete (T-42).
+        Dead letters that name a table are included only if their file was incomplete (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
@@ -251,7 +272,7 @@ class ExtractLedger:
         return [one for one in found if one[0].origin in names]
 
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:
-        """The log files of the committed batches with these numbers."""
+        """The files of the change log that the committed batches with these numbers wrote."""
         c = t.log_batch.c
         query = sa.select(c.manifest).where(c.mirror == self._mirror, c.number.in_(sorted(numbers)))
         with self._engine.begin() as db:
@@ -288,7 +309,7 @@ class ExtractLedger:
 def bind_ranges(
     db: Connection, mirror: str, batch: int, new: Iterable[BoundRange], versions: Mapping[str, FileVersion]
 ) -> None:
-    """Record that a batch binds *new* ranges, with the *versions* of their files if known."""
+    """Record that a batch binds *new* source ranges, with the *versions* of their files if known."""
     unknown = dict.fromkeys(FileVersion._fields)
     rows = [
         {"mirror": mirror, "name": one.name, "bound_to": one.end, "batch": batch}

@@ -1,4 +1,7 @@
-"""Stores the horizons of a mirror and its tables: changes up to there are final, so the change log may drop them."""
+"""Stores the horizons of a mirror and its tables: the positions up to which changes are published and final.
+
+The change log may drop batches whose changes are all at or below the horizon.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ TABLE_HORIZON = Documents[tuple[int, TableHorizon]]("table_horizon", tuple[int, 
 
 
 def newest_dropped(mirror: str) -> sa.ColumnElement[int]:
-    """SQL expression for the newest batch up to which the log may have dropped rows; 0 if none was dropped."""
+    """SQL expression for the newest batch up to which the change log may have dropped rows; 0 if none was dropped."""
     c = t.mirror.c
     return sa.func.coalesce(sa.select(c.dropped).where(c.name == mirror).scalar_subquery(), 0)
 
@@ -33,10 +36,11 @@ def move_horizon(
     tables: Iterable[tuple[str, int, TableHorizon]],
     in_reset: Collection[str] = (),
 ) -> bool:
-    """Set the horizons of a mirror and of tables (id, generation, horizon) in one transaction. False: nothing was set.
+    """Set the horizons of a mirror and of tables in one transaction. Returns whether they were set.
 
-    Nothing is set if a batch above *committed* exists or is open, which may contain changes below the new horizon, or
-    if a table other than those *in_reset* is being reset and may need dropped batches.
+    *tables* has id, generation and horizon of each table. Nothing is set if a batch above *committed* is open or in the
+    change log, because the batch may contain changes below the new horizon. Nothing is set either if a table outside
+    *in_reset* is being reset, because its reset may need batches that would be dropped.
     """
     with ledger.begin() as db:
         c, m = t.mirror.c, t.mirrored_table.c
@@ -55,9 +59,10 @@ def move_horizon(
 
 
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:
-    """Delete what concerns dropped log batches, and old audit entries and proofs. Returns the number of changed rows.
+    """Delete what concerns dropped batches of the change log, and old audit entries and proofs.
 
-    A dropped batch keeps its number, times and counts, so that totals still add up (I1).
+    Returns the number of changed rows. *dropped* is the newest dropped batch. A dropped batch keeps its number, times
+    and counts, so that totals still add up (I1).
     """
     with ledger.begin() as db:
         letters = t.settled_letter

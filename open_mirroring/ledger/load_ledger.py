@@ -1,6 +1,6 @@
 """Stores the load plan of a table: the parts (chunks) of its initial load, fixed before the first one is read.
 
-Each published chunk is marked as done, so a load that was interrupted continues with the next chunk.
+Each published chunk is marked as done, so an initial load that was interrupted continues with the next chunk.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What an initial load reads, and which parts are done; the id of a chunk is its index in *chunks*.
+    """What an initial load reads, and which of its parts (chunks) are done; the id of a chunk is its index in *chunks*.
 
-    *settings* are the mirror file's when the load began. With *together*, all chunks are published at once, because
-    their keys are checked for duplicates only over all of them. Changes of batches after *hand_over_batch* are
-    published over the load (G-08). *shortest* is the length in bytes of the shortest value, for columns that the source
-    may pad (G-86). *extra* are the columns of `extra_columns` (G-118).
+    *settings* are those of the mirror file when the initial load began. With *together*, all chunks are published at
+    once, because duplicate keys can only be found over all of them. Changes of batches after *hand_over_batch* are
+    published over the loaded rows (G-08). *shortest* has, for columns whose values the source may pad, the length in
+    bytes of the shortest value (G-86). *extra* are the columns of the setting `extra_columns` (G-118).
     """
 
     settings: str
@@ -46,7 +46,7 @@ class LoadPlan:
 
     @property
     def schema(self) -> TableSchema:
-        """The columns at the target."""
+        """The columns of the table at the target."""
         return TableSchema((*(column.landing for column in self.columns), *self.extra))
 
     @property
@@ -60,7 +60,7 @@ class LoadPlan:
         return len(self.done) == len(self.chunks)
 
     def having(self, shortest: Mapping[str, int], done: Iterable[int] = ()) -> LoadPlan:
-        """The plan with the *shortest* values of more chunks (G-86), and with the chunks *done* marked as published."""
+        """Copy the plan, with the *shortest* values of more chunks (G-86) and the chunks *done* marked as published."""
         least = {name: min(length, self.shortest.get(name, length)) for name, length in shortest.items()}
         return replace(self, shortest={**self.shortest, **least}, done=self.done.union(done))
 
@@ -78,17 +78,19 @@ def chunk_text(chunks: Iterable[int]) -> str:
 
 
 def chunks_of(text: str) -> tuple[int, ...]:
-    """Parse the JSON of :func:`chunk_text`."""
+    """Parse JSON that :func:`chunk_text` returned."""
     return tuple(json.loads(text))
 
 
 class HandOver(NamedTuple):
-    """What the log contains of a table when its initial load begins.
+    """What the change log contains of a table when its initial load begins.
 
-    *batch* is the newest committed one. Batches up to *log_from* cannot be used since the last reset, or were dropped.
-    *highest* is the table's highest position in its newest stream, None before its first change; *highest_before* that
-    up to *log_from*, over all tables if this one was not mirrored for some time; *own_before* the same for this table
-    only. *begins_stream*: the entire newest stream is published over the load (G-128).
+    *batch* is the newest committed batch. Batches up to *log_from* were dropped, or cannot be used since the last
+    reset. *highest* is the table's highest position in its newest stream (one enabling of streaming or one Qlik full
+    load); None before its first change. *highest_before* is the highest position in the batches up to *log_from*: of
+    this table, or of all tables if this one was not mirrored for some time. *own_before* is the highest position of
+    this table in these batches. If *begins_stream*, all changes of the newest stream are published over the loaded rows
+    (G-128).
     """
 
     generation: int
@@ -101,10 +103,10 @@ class HandOver(NamedTuple):
 
     @property
     def above(self) -> str | None:
-        """A text above the newest logged transaction; None before the first reset.
+        """A sort key behind the newest logged transaction; None before the first reset.
 
-        Changes above it are published over the load. That transaction was committed before the source is read, so the
-        load contains all its changes.
+        Changes above this sort key are published over the rows of the initial load. The newest logged transaction was
+        committed before the initial load reads the source, so the loaded rows contain all changes of this transaction.
         """
         return None if self.generation == 1 else above(self.highest)
 
@@ -117,9 +119,9 @@ class LoadLedger:
         self._mirror = mirror
 
     def hand_over(self, table_id: str) -> HandOver:
-        """What the log contains of a table now; to be called before its source is read (G-08).
+        """What the change log contains of a table now; to be called before the initial load reads the source (G-08).
 
-        Raises ``CHANGED_MEANWHILE`` if a batch bound before the table's reset is not in the log yet.
+        Raises ``CHANGED_MEANWHILE`` if a batch that was bound before the table's reset is not in the change log yet.
         """
         c, b = t.mirrored_table.c, t.batch_table.c
         with self._engine.connect() as db:
@@ -140,21 +142,21 @@ class LoadLedger:
         return HandOver(row.generation, committed, lost, highest, highest_before, begins_stream, own_before)
 
     def ignored_up_to(self, name: str) -> str:
-        """The highest position of messages of a table that were ignored while it was not mirrored; empty if unknown."""
+        """The highest position of messages that were ignored because their table was not mirrored; empty if unknown."""
         with self._engine.connect() as db:
             found = FOREIGN_TABLES.one(db, self._mirror, name)
         return "" if found is None else found.highest
 
     def note_refused(self, table_id: str, why: str | None) -> None:
-        """Store why the load of a table cannot begin or continue; None once it can."""
+        """Store why the initial load of a table cannot begin or continue. *why* is None once this load can."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_refused=why))
 
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
-        """Record that all chunks of a load are in the change log, so that its rows are published like changes.
+        """Record that all chunks of an initial load are in the change log.
 
-        False if that was recorded before.
+        The loaded rows are published from the change log like changes. Returns False if this was recorded before.
         """
         c = t.mirrored_table.c
         done = replace(plan, done=frozenset(range(len(plan.chunks))))
@@ -163,11 +165,11 @@ class LoadLedger:
             return t.change_tables(db, (c.id == table_id) & (c.load_state == "pending"), **values) == 1
 
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None, doubt: str = "") -> bool:
-        """Store a load plan, and the position from which changes follow it; False if the table has a plan already.
+        """Store the plan of an initial load, and the position *stream_from*. False if the table has a plan already.
 
-        After a reset, column lists of changes that the load replaces are forgotten. Changes below *stream_from* are in
-        the load; None: all changes are published. *doubt* is why the load may lack logged changes; empty if it does
-        not.
+        Changes below *stream_from* are in the loaded rows; None means that no change is, so that all are published over
+        these rows. After a reset, the column lists of changes that the loaded rows replace are deleted. *doubt* is the
+        reason why the loaded rows may lack logged changes; empty if there is none.
         """
         c = t.mirrored_table.c
         unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)

@@ -1,7 +1,7 @@
 """Opens the ledger's database, creates or migrates its tables, and translates database errors.
 
-On SQLite, transactions that may write exclude each other. Public source: SQLite, *Result and Error Codes*; PostgreSQL,
-*Appendix A. PostgreSQL Error Codes*.
+On SQLite, two transactions that may write never run at the same time. Public source: SQLite, *Result and Error Codes*;
+PostgreSQL, *Appendix A. PostgreSQL Error Codes*.
 """
 
 from __future__ import annotations
@@ -67,11 +67,12 @@ _MOST_KEPT = 4
 
 
 def open_ledger(url: str, *, keep: bool = False) -> Engine:
-    """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates those of an earlier revision.
+    """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates the tables of an earlier revision.
 
-    With *keep*, connections stay open until :func:`close_ledgers`; without them a short run takes half as long again.
-    Otherwise each transaction opens its own connection, so that no forked worker inherits one. Raises the errors of
-    :func:`ledger_error`, and ``LEDGER_UNFIT`` for an unknown revision or the database of another product.
+    With *keep*, connections stay open until :func:`close_ledgers`, because a short run that opens a connection for each
+    transaction takes half as long again. Without *keep*, each transaction opens its own connection, so that no forked
+    worker inherits one. Raises the errors of :func:`ledger_error`. Raises ``LEDGER_UNFIT`` if the database has an
+    unknown revision, or belongs to another product.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -98,7 +99,10 @@ def close_ledgers() -> None:
 
 
 def ledger_to_look(url: str) -> Engine | None:
-    """Open a ledger for reading only; None if it does not exist. Creates nothing, and no writer has to wait for it."""
+    """Open a ledger for reading only; None if the ledger does not exist.
+
+    Creates no database and no table, and no writer has to wait for the reader.
+    """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and not Path(parsed.database or "").is_file():
@@ -120,9 +124,9 @@ def _engine(url: URL, busy: int, *, keep: bool) -> Engine:
 
 
 def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None:
-    """Translate an error of the ledger's database; None for a programming error.
+    """Translate an error of the ledger's database; None if the error is a programming error.
 
-    The database's text is not shown, because it contains the statement, and perhaps the address.
+    The message of the database is left out, because it contains the SQL statement, and perhaps the database's address.
     """
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "pgcode", None) or ""
     for began, kind, name, what, next_step in _ERRORS:
@@ -136,7 +140,7 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
 
 
 def system_error(error: Exception) -> MirroringError | None:
-    """Translate an error of the ledger's database, of a disk, or for lack of memory; None for any other."""
+    """Translate an error of the ledger's database, of a disk, or for lack of memory; None for any other error."""
     if isinstance(error, MemoryError):
         return memory_error()
     if isinstance(error, DatabaseError):
@@ -172,7 +176,7 @@ def _make_sqlite_readable(engine: Engine) -> None:
 
 
 def make_sqlite_transactional(engine: Engine) -> None:
-    """Make every transaction take SQLite's write lock when it begins, and be on disk when it ends."""
+    """Make every transaction of a SQLite database take the write lock when it begins, and be on disk when it ends."""
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: object) -> None:

@@ -26,7 +26,8 @@ _proof_of = msgspec.json.Decoder(Proof).decode
 class RecordedProof(NamedTuple):
     """A proof of a table as the ledger stores it; *generation* counts the resets of the table.
 
-    *covered* is what this proof and those before it compared, if it is kept; it is a member of the proof's document.
+    *coverage* is which parts of the table this proof and the earlier ones compared; None if proofs always compare all
+    rows.
     """
 
     id: str
@@ -61,7 +62,7 @@ class ProofLedger:
         return {one.table_id: one for one in self.since(_EVER, table_ids)}
 
     def since(self, moment: datetime, table_ids: Iterable[str]) -> list[RecordedProof]:
-        """The proofs of tables since a moment, and the last one of each before it; oldest first."""
+        """The proofs of tables since a moment, and the last proof of each table before this moment; oldest first."""
         c, m, earlier = t.proof.c, t.mirrored_table.c, t.proof.alias().c
         last = sa.select(sa.func.max(earlier.proved_at)).where(
             earlier.table_id == c.table_id, earlier.generation == c.generation, earlier.proved_at < moment
@@ -75,13 +76,16 @@ class ProofLedger:
         return [_recorded(row) for row in t.rows(self._engine, query.order_by(c.proved_at))]
 
     def history(self, table_id: str, generation: int, limit: int) -> list[Proof]:
-        """The last *limit* proofs of a table, newest first."""
+        """The last *limit* proofs of a table, newest first; *generation* counts the resets of the table."""
         c = t.proof.c
         query = sa.select(c.document).where(c.table_id == table_id, c.generation == generation)
         return [_proof_of(text) for (text,) in t.rows(self._engine, query.order_by(c.proved_at.desc()).limit(limit))]
 
     def approve(self, mirror: str, source: str, found: RecordedProof, reason: Reason) -> None:
-        """Record in the audit trail who approved correcting the rows that a proof found, and why; once per proof."""
+        """Record in the audit trail who approved that differing rows are corrected, and why; once per proof.
+
+        *found* is the proof that found the differing rows.
+        """
         c = t.audit.c
         said = sa.select(c.detail).where(c.mirror == mirror, c.source == source, c.event == APPROVED)
         detail = {"who": reason.who, "why": reason.why, "proof": found.id, "generation": found.generation}

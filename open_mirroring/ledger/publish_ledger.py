@@ -1,7 +1,8 @@
-"""The ledger transactions of publishing, each for many tables. A row changes only if its version is the expected one.
+"""The ledger transactions of publishing, each for many tables.
 
-An *intent* records which file numbers and changes are published next. It is *sealed* with the staged files that get
-these numbers, and *confirmed* once all of them are in the landing zone.
+An *intent* records which file numbers and changes a table publishes next. The intent is *sealed* with the staged files
+that get these numbers, and *confirmed* once all these files are in the landing zone. A transaction writes a table's
+ledger row only if the row still has the version that the caller expects.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from open_mirroring.protocols.resetting import ResetStage
 
 
 class StagedDetails(NamedTuple):
-    """What staging the files of an intent found out: it is sealed with them, and recorded when they are confirmed.
+    """What was found out while the files of an intent were staged.
 
-    *shortest* is the length in bytes of the shortest value, for loaded columns whose SQL type is unknown.
+    An intent records which changes a table publishes next. The details are stored with the intent when its files are
+    fixed (sealed), and recorded for the table when the files are confirmed. *shortest* has, for loaded columns whose
+    SQL type is unknown, the length in bytes of the shortest value.
     """
 
     columns: TableSchema
@@ -42,8 +45,8 @@ class StagedDetails(NamedTuple):
 class PublishLedger:
     """The ledger of one mirror for publishing; tables are identified by id.
 
-    Methods that get versions change only rows with that version; for others they return ``Lost``, because another
-    process has taken over.
+    Methods that get a version for each table write only rows that still have this version. For other rows they return
+    ``Lost``, because another process has taken over the table.
     """
 
     def __init__(self, engine: Engine, mirror: str) -> None:
@@ -51,7 +54,7 @@ class PublishLedger:
         self._mirror = mirror
 
     def acquire(self, table_ids: Iterable[str]) -> dict[str, Owned]:
-        """Take over the rows of tables: raise their versions, so that writes by earlier processes are refused."""
+        """Take over the ledger rows of tables: raise their versions, so that earlier processes cannot write them."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             ids = list(table_ids)
@@ -59,13 +62,16 @@ class PublishLedger:
             return self._owned(db, ids)
 
     def establish(self, markers: Mapping[str, tuple[int, str]]) -> dict[str, Owned | Lost]:
-        """Record that tables' folders exist, with metadata and marker file; *markers* has version and ETag by table."""
+        """Record that the folders of tables exist, with metadata and marker file.
+
+        *markers* has, by table, the version of the ledger row and the ETag of the marker file.
+        """
         return self._each(
             {id_: (version, {"established": True, "marker_etag": etag}) for id_, (version, etag) in markers.items()}
         )
 
     def intend(self, intents: Mapping[str, tuple[int, Intent]]) -> dict[str, Owned | Lost]:
-        """Open an intent for each table; ``Lost`` if one is open or the table is stopped."""
+        """Record for each table what it publishes next (an intent); ``Lost`` if it has an open intent or is stopped."""
         c = t.mirrored_table.c
         return self._each(
             {id_: (version, {"intent": _intent_json(intent, None)}) for id_, (version, intent) in intents.items()},
@@ -73,7 +79,7 @@ class PublishLedger:
         )
 
     def seal(self, manifests: Mapping[str, tuple[int, Sequence[StagedFile], StagedDetails]]) -> dict[str, Owned | Lost]:
-        """Fix which staged files get the numbers of the open intents; ``Lost`` if that is fixed already."""
+        """Fix which staged files get the file numbers of the open intents; ``Lost`` if the files are fixed already."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             opened = dict(db.execute(sa.select(c.id, c.intent).where(c.id.in_(manifests))).tuples().all())
@@ -89,7 +95,8 @@ class PublishLedger:
     def confirm(self, versions: Mapping[str, int]) -> dict[str, Owned | Lost]:
         """Record that all files of the open intents were seen in the landing zone, and close the intents.
 
-        This advances file numbers and published batch, and stores columns, counts and dead letters found by staging.
+        The highest file number and the published batch of each table advance. Columns, counts and dead letters that
+        staging found are stored.
         """
         c = t.mirrored_table.c
         with self._engine.begin() as db:
@@ -103,7 +110,7 @@ class PublishLedger:
         return {table_id: owned.get(table_id, Lost()) for table_id in versions}
 
     def stop(self, stops: Mapping[str, tuple[int, str, str]]) -> dict[str, Owned | Lost]:
-        """Stop tables; *stops* has version, code and text by table."""
+        """Stop tables; *stops* has, by table, the version of the ledger row, the code, and the text of the stop."""
         return self._each({id_: (version, stopped(code, what)) for id_, (version, code, what) in stops.items()})
 
     def _each(

@@ -24,10 +24,11 @@ _CAPTURED = ".avro"
 
 
 def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> None:
-    """Add the offsets that batch *number* read for the first time, inside the transaction that completes it.
+    """Add the offsets that batch *number* read for the first time, inside the transaction that completes the batch.
 
-    Tables are noted as unverified if a partition began late, or the names of Capture files do not show their partition
-    (G-143).
+    Rows are noted as unverified in two cases (G-143). If a partition appeared later than others and was not read from
+    offset 0, the rows of tables with an initial load are noted. If the names of Event Hubs Capture files do not show
+    their partition, the rows of all tables are noted.
     """
     found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
     if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:
@@ -53,7 +54,10 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
 
 
 def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
-    """Mark the offsets between those that were read as read. Returns these gaps by partition."""
+    """Mark unread offsets as read if later offsets of their partition were read.
+
+    Returns the marked offsets by partition.
+    """
     read = PLACES.of(db, mirror)
     missing = {name: found for name, runs in read.items() if (found := gaps(runs))}
     PLACES.put(db, mirror, {name: [Run(read[name][0].first, read[name][-1].last)] for name in missing})
@@ -61,9 +65,9 @@ def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
 
 
 def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> int:
-    """Accept unread offsets between those that were read as lost. Returns how many.
+    """Accept offsets as lost that were not read although later offsets of their partition were. Returns how many.
 
-    A *request* id that was used before returns its first result (G-30).
+    If an earlier call had the same *request* id, its result is returned (G-30).
     """
 
     def effect(db: Connection, _: Any) -> Effect | None:

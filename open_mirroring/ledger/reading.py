@@ -48,8 +48,8 @@ _STATES_KEPT = 10_000
 class MirrorState(NamedTuple):
     """The ledger row of a mirror.
 
-    *committed* is the newest batch in the change log, *open_batch* the one under way since *open_since*.
-    *unnamed_rejects* counts dead letters that name no table. The log may lack the batches up to *dropped*.
+    *committed* is the newest batch in the change log. *open_batch* is the batch under way since *open_since*.
+    *unnamed_rejects* counts dead letters that name no table. The change log may lack the batches up to *dropped*.
     """
 
     committed: int
@@ -61,18 +61,19 @@ class MirrorState(NamedTuple):
     open_since: datetime | None = None
 
     def refuse_stopped(self, mirror: str) -> None:
-        """Raise the stop of a mirror, with its code, if its reading is stopped."""
+        """If the mirror's reading is stopped, raise an error with the code of the stop."""
         if self.stop_code is not None:
             next_step = "see the runbook's section of this code, then `open-mirroring resume-extraction`"
             raise TerminalError(self.stop_code, f"mirror {mirror!r} is stopped: {self.stop_what}", next_step=next_step)
 
 
 class GenerationStart(NamedTuple):
-    """How a table began after its last reset, or at first.
+    """How a table began after its last reset; if it was never reset, how it began at first.
 
-    *load_refused* is why the initial load could not begin at the last attempt. Changes of the stream *stream_epoch*
-    below *stream_from* are in the load; batches up to *log_from* do not count. *newest_load* is the source's full load
-    in the log with which the table began (G-125), *accepted* who accepted a later one.
+    *load_refused* is why the last attempt to begin the initial load failed. Changes below *stream_from* in the stream
+    *stream_epoch* (one enabling of streaming or one Qlik full load) are in the initial load. Batches up to *log_from*
+    do not count. *newest_load* is the full load by the Qlik task, in the change log, with which the table began
+    (G-125). *accepted* is who accepted a later full load.
     """
 
     load_state: str = "none"
@@ -86,11 +87,11 @@ class GenerationStart(NamedTuple):
 
 
 class TableState(NamedTuple):
-    """A mirrored table as the ledger has it; *keys* and *columns* have the source's names.
+    """A mirrored table as the ledger has it; *keys* and *columns* are names at the source.
 
     *waiting_rows* counts changes of published batches whose transactions are not complete. *text* is the format of
-    delimited text; None: Parquet. *key_names* are the names at the target, if different (G-120). *types* is the setting
-    with which columns were published or compared last (G-129).
+    delimited text files; None for Parquet. *key_names* are the names of key columns at the target, if they differ
+    (G-120). *types* is the setting `types` with which the table was last published or compared (G-129).
     """
 
     id: str
@@ -109,7 +110,7 @@ class TableState(NamedTuple):
 
     @property
     def stop_code(self) -> str | None:
-        """The code of its stop; None if it is not stopped."""
+        """The code of the table's stop; None if the table is not stopped."""
         return self.row.stop
 
     @property
@@ -119,27 +120,27 @@ class TableState(NamedTuple):
 
     @property
     def extension(self) -> str:
-        """The extension of its data files, without the dot."""
+        """The extension of the table's data files, without the dot."""
         return PARQUET if self.text is None else self.text.extension
 
     @property
     def metadata_properties(self) -> Mapping[str, object] | None:
-        """The properties of delimited text for its ``_metadata.json``; None for Parquet."""
+        """The properties of delimited text for the table's ``_metadata.json``; None for Parquet."""
         return None if self.text is None else self.text.properties(self.landed_keys)
 
     @property
     def is_beginning(self) -> bool:
-        """Whether nothing is published since the last reset, or only a part of the initial load."""
+        """Whether the target has nothing of a table since its last reset, or only a part of its initial load."""
         if self.start.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
         return self.start.load_state == "pending" or not self.row.confirmed
 
 
 class ColumnRecords(NamedTuple):
-    """What the ledger has of one table's columns: lists by first position, and operators' decisions.
+    """What the ledger has of one table's columns: its column lists by first position, and operators' decisions.
 
-    *epochs* are the numbers of the table's streams; *former* is how columns of earlier rows are read since the last
-    reset.
+    *epochs* are the numbers of the table's streams (one enabling of streaming or one Qlik full load each). *former* are
+    renamed and dropped columns, which decide how earlier rows are read since the last reset.
     """
 
     lists: Sequence[ColumnList] = ()
@@ -149,7 +150,7 @@ class ColumnRecords(NamedTuple):
 
 
 class PublishedFile(NamedTuple):
-    """A data file of a table that was seen in the landing zone, since the table's last reset."""
+    """A data file of a table that was seen in the landing zone since the table's last reset."""
 
     number: int
     etag: str
@@ -165,9 +166,10 @@ class PublishedFile(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A completed publication of a table: its log batches (*batch_from* excluded), and its changes by outcome.
+    """A completed publication of a table: its batches of the change log, and its changes by outcome.
 
-    *position_to* is the position up to which transactions were complete; None: nothing was held back.
+    The batches are those above *batch_from*, up to *batch_to*. *position_to* is the position up to which transactions
+    were complete; None if no change was held back.
     """
 
     version: int
@@ -184,7 +186,10 @@ CommittedBatch = tuple[int, Mapping[str, int], datetime]
 
 
 class Waiting(NamedTuple):
-    """The logged but unpublished changes of a table; *since* is when the oldest of their batches was committed."""
+    """The logged but unpublished changes of a table.
+
+    *since* is when the oldest batch with such a change was committed.
+    """
 
     batches: int = 0
     changes: int = 0
@@ -202,26 +207,26 @@ class LedgerReader:
         return t.rows(self._engine, query)
 
     def mirror(self) -> MirrorState:
-        """The mirror's row; zeros and None before the first run."""
+        """The mirror's ledger row; all numbers are zero and the other members None before the first run."""
         c = t.mirror.c
         of_batch, of_stop = (c.committed, c.open_number), (c.stop_code, c.stop_what)
         query = sa.select(*of_batch, *of_stop, c.unnamed_rejects, c.dropped, c.open_bound_at)
         return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
-        """The tables of the mirror by source name; only *source*, if given."""
+        """The tables of the mirror by source name; if *source* is given, only this table."""
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source)
         rows = self._rows(query if source is None else query.where(c.source == source))
         return {row.source: _table_state(row) for row in rows}
 
     def starts(self, table_id: str) -> dict[str, int]:
-        """By partition, a place after which no row of a table's first full load can come (K-67)."""
+        """By partition, a place behind all rows of a table's first full load by the Qlik task (K-67)."""
         with self._engine.connect() as db:
             return STARTS.of(db, table_id)
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
-        """By source table, what its batches above the number in *after*, up to *up_to*, contain of it.
+        """By source table, the contents of its batches above the number in *after*, up to the batch *up_to*.
 
         Tables without such batches are left out.
         """
@@ -235,9 +240,9 @@ class LedgerReader:
         return t.grouped((row.source, _contents(row)) for row in wanted)
 
     def waiting(self) -> dict[str, Waiting]:
-        """By source table, its logged but unpublished changes; tables without are left out.
+        """By source table, its logged but unpublished changes; tables without such changes are left out.
 
-        The cost depends on how much waits, not on the size of the log.
+        The cost depends on how many changes wait, not on the size of the change log.
         """
         m, b = t.mirrored_table.c, t.batch_table.c
         above = (b.mirror == m.mirror) & (b.source == m.source) & (b.batch > m.published_batch)
@@ -248,7 +253,7 @@ class LedgerReader:
         return {source: Waiting(batches, int(rows), times.get(first)) for source, batches, rows, first in found}
 
     def newest_batches(self) -> dict[str, int]:
-        """By source table, the newest batch with changes of it; tables without are left out."""
+        """By source table, the newest batch with changes of this table; tables without changes are left out."""
         m, b = t.mirrored_table.c, t.batch_table.c
         newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
         found = self._rows(sa.select(m.source, newest).where(m.mirror == self._mirror))
@@ -259,7 +264,7 @@ class LedgerReader:
         return self.highest_of({source: up_to}).get(source, {})
 
     def highest_of(self, up_to: Mapping[str, int]) -> dict[str, dict[str, str]]:
-        """By source table, its highest position in each stream, in its batches up to the given number."""
+        """By source table, its highest position in each stream; *up_to* has, by table, the newest batch to look at."""
         c = t.batch_table.c
         query = sa.select(c.source, c.epoch, sa.func.max(c.max_pos)).group_by(c.source, c.epoch)
         found: dict[str, dict[str, str]] = {}
@@ -270,15 +275,16 @@ class LedgerReader:
         return found
 
     def highest_in(self, epochs: Collection[str]) -> str:
-        """The highest position of any table in these streams; empty if there is none."""
+        """The highest position of any table in these streams; empty if there is no position."""
         c = t.batch_table.c
         query = sa.select(sa.func.max(c.max_pos)).where(c.mirror == self._mirror, c.epoch.in_(list(epochs)))
         return str(t.first(self._engine, query) or "")
 
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
-        """The contents of a table in batches up to *up_to* that are still in the log.
+        """What the batches up to *up_to* that are still in the change log contain of a table.
 
-        *reaching* maps streams to positions: only batches with a change at or above that position are included.
+        *reaching* maps streams to positions: only batches with a change at or above the position of its stream are
+        included.
         """
         c = t.batch_table.c
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
@@ -287,24 +293,24 @@ class LedgerReader:
         return [_contents(row) for row in self._rows(query.order_by(c.batch))]
 
     def completeness(self, batch: int) -> Completeness | None:
-        """The completeness of the log after a batch; None if no complete position is kept."""
+        """The completeness of the change log after a batch; None if the mirror keeps no complete position."""
         c = t.log_batch.c
         query = sa.select(c.completeness).where(c.mirror == self._mirror, c.number == batch)
         text = t.first(self._engine, query)
         return None if text is None else Completeness.from_json(text)
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
-        """By table id, the sets of columns that its rows had, sorted by the first position of such a row."""
+        """By table id, the sets of columns that the table's rows had, sorted by the position of the first such row."""
         with self._engine.connect() as db:
             found = COLUMN_LISTS.of_each(db, table_ids)
         return {table: sorted(lists.values(), key=attrgetter("first_pos")) for table, lists in found.items()}
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
-        """The SQL type of each column of a table, for columns that had one type in all changes ever logged."""
+        """The SQL type of each column of a table; only columns that had the same type in all changes ever logged."""
         return {name: types.pop() for name, types in self.logged_types(table_id).items() if len(types) == 1}
 
     def logged_types(self, table_id: str) -> dict[str, set[str]]:
-        """All SQL types of each column of a table in the changes that were ever logged."""
+        """All SQL types that each column of a table had in the changes that were ever logged."""
         found: dict[str, set[str]] = {}
         for one in self.column_lists([table_id]).get(table_id, ()):
             if not all(map(is_load_epoch, one.seen)):
@@ -313,7 +319,7 @@ class LedgerReader:
         return found
 
     def column_records(self, tables: Iterable[TableState]) -> dict[str, ColumnRecords]:
-        """By table id, what the ledger has of its columns."""
+        """By table id, column lists, operators' decisions on columns, and former columns, as the ledger has them."""
         tables = [*tables]
         ids = [table.id for table in tables]
         lists, epochs = self.column_lists(ids), self.epochs(ids)
@@ -328,15 +334,18 @@ class LedgerReader:
         return self._notes(tables, NoteKind.GONE)
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
-        """By table id, notes on columns in which rows may differ from the source until a proof compares them (G-07)."""
+        """By table id, notes on columns in which rows may differ from the source until a proof compares them.
+
+        Rule G-07.
+        """
         noted = self._notes(tables, *UNVERIFIED)
         found = {table: [one for one in notes if not one.verified] for table, notes in noted.items()}
         return {table: notes for table, notes in found.items() if notes}
 
     def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
-        """By table id, the names and patterns that were added to `columns`, so that rows read earlier lack them.
+        """By table id, the names and patterns that were added to `columns` in the mirror file.
 
-        Includes those that a proof has verified.
+        Rows that were read earlier lack these columns. Columns whose rows a proof has verified since are included.
         """
         found = self._notes(tables, NoteKind.TAKEN)
         return {table: [one.column for one in notes] for table, notes in found.items()}
@@ -348,7 +357,7 @@ class LedgerReader:
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """By table id, the number of each stream in the order of the table's streams, by stream name.
 
-        A new stream begins when streaming is set up again.
+        A stream is one enabling of streaming or one Qlik full load.
         """
         with self._engine.connect() as db:
             return EPOCHS.of_each(db, table_ids)
@@ -360,23 +369,30 @@ class LedgerReader:
         return t.grouped((row.table_id, dict(row._mapping)) for row in self._rows(query))
 
     def mirror_horizon(self) -> MirrorHorizon | None:
-        """The horizon of the mirror: up to where changes are final; None if maintenance has not set it yet."""
+        """The horizon of the mirror, up to which changes are final; None if maintenance has not set a horizon yet."""
         with self._engine.connect() as db:
             return MIRROR_HORIZON.one(db, self._mirror)
 
     def horizons(self, tables: Iterable[TableState]) -> dict[str, TableHorizon]:
-        """By table id, its horizon, if maintenance has set it since the last reset."""
+        """By table id, the horizon of the table; only tables whose horizon maintenance has set since the last reset."""
         lives = {table.id: table.row.generation for table in tables}
         with self._engine.connect() as db:
             found = {table: kept[""] for table, kept in TABLE_HORIZON.of_each(db, lives).items()}
         return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
-        """The published files of a table with numbers above *above*, in order."""
+        """The published files of a table with numbers above *above*, in order.
+
+        *generation* counts the resets of the table.
+        """
         return self.published_above({table_id: (generation, above)}).get(table_id, [])
 
     def published_above(self, numbers: Mapping[str, tuple[int, int]]) -> dict[str, list[PublishedFile]]:
-        """By table id, its published files in order; *numbers* has generation and the file number to look above."""
+        """By table id, the table's published files in order.
+
+        *numbers* has, by table id, the generation (number of resets) and a file number; only files with a higher number
+        are returned.
+        """
         c = t.published_file.c
         found: dict[str, list[PublishedFile]] = {}
         wanted = sa.select(c.table_id, *(c[name] for name in PublishedFile._fields)).order_by(c.table_id, c.number)
@@ -387,7 +403,10 @@ class LedgerReader:
         return found
 
     def publications(self, generations: Mapping[str, int]) -> dict[str, list[Publication]]:
-        """By table id, its completed publications in order. *generations* has the generation of each table."""
+        """By table id, the table's completed publications in order.
+
+        *generations* has the generation (number of resets) by table.
+        """
         c = t.publication.c
         found: dict[str, list[Publication]] = {}
         wanted = sa.select(c.table_id, *(c[name] for name in Publication._fields)).order_by(c.table_id, c.version)
@@ -398,9 +417,9 @@ class LedgerReader:
         return found
 
     def totals(self, tables: Mapping[str, TableState]) -> dict[str, Counter[str]]:
-        """By source table, sums over its publications since the last reset.
+        """By source table, sums over the table's publications since the last reset.
 
-        Each counter has ``publications``, and changes by outcome, such as ``upserts`` and ``duplicates``.
+        Each counter has ``publications``, their number, and changes by outcome, such as ``upserts`` and ``duplicates``.
         """
         c, lives = t.publication.c, {table.id: source for source, table in tables.items()}
         query = sa.select(c.table_id, c.counts).join(t.mirrored_table, self._of_life(c)).where(c.table_id.in_(lives))
@@ -410,7 +429,7 @@ class LedgerReader:
         return found
 
     def published_at(self) -> dict[str, datetime]:
-        """By table id, when its newest publication was confirmed."""
+        """By table id, when the table's newest publication was confirmed."""
         c, newer = t.publication.c, t.publication.alias().c
         newest = sa.select(sa.func.max(newer.version)).where(
             newer.table_id == t.mirrored_table.c.id, newer.generation == t.mirrored_table.c.generation
@@ -425,34 +444,34 @@ class LedgerReader:
         return sa.and_(c.table_id == m.id, c.generation == m.generation)
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
-        """By table id, the highest file number that was confirmed before a moment; tables without are left out."""
+        """By table id, the highest file number that was confirmed before a moment; only tables with such a file."""
         c = t.published_file.c
         ours = (t.mirrored_table.c.mirror == self._mirror) & (c.confirmed_at < confirmed_before)
         query = sa.select(c.table_id, sa.func.max(c.number)).join(t.mirrored_table, self._of_life(c))
         return dict(self._rows(query.where(ours).group_by(c.table_id)))
 
     def published_bytes(self, since: datetime) -> int:
-        """Bytes of all files confirmed since a moment, including those from before a reset."""
+        """The bytes of all files confirmed since a moment, including files from before a reset of their table."""
         c, m = t.published_file.c, t.mirrored_table.c
         query = sa.select(sa.func.sum(c.size)).join(t.mirrored_table, c.table_id == m.id)
         ours = (m.mirror == self._mirror) & (c.confirmed_at >= since)
         return int(t.first(self._engine, query.where(ours)) or 0)
 
     def batches(self, above: int = 0) -> list[CommittedBatch]:
-        """The committed batches above a number, in order."""
+        """The committed batches with numbers above *above*, in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
         found = self._rows(query.order_by(c.number))
         return [(number, counts_of(manifest), at) for number, manifest, at in found]
 
     def batch_times(self) -> list[LoggedBatch]:
-        """Bind and commit times of all committed batches, in order."""
+        """The times at which each committed batch was bound and committed, in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
         return [LoggedBatch(*row) for row in self._rows(query)]
 
     def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
-        """When each of these batches was committed."""
+        """The time at which each of these batches was committed."""
         c, wanted = t.log_batch.c, sorted(batches)
         found: dict[int, datetime] = {}
         for start in range(0, len(wanted), _TABLES_PER_QUERY):
@@ -469,7 +488,7 @@ class LedgerReader:
     def bound(self, up_to: int | None = None) -> dict[str, int]:
         """By source file or partition, the first byte or offset that does not belong to a batch yet.
 
-        With *up_to*, only files and partitions whose last range is in a batch up to that number.
+        With *up_to*, only files and partitions whose last range is in a batch up to this number are included.
         """
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to).where(c.mirror == self._mirror).order_by(c.name)
@@ -516,10 +535,11 @@ LOADED = position_order(0, "")
 
 
 class Unpublished(NamedTuple):
-    """The contents of batches that a publication reads, and of those that wait.
+    """The contents of the batches that a publication reads, and of those that have to wait.
 
-    *arrived* are new batches with something to publish; *released* were published in part and had changes that waited
-    for the end of their transactions; *waiting* still do. A batch is read entirely or not at all.
+    *arrived* are new batches with something to publish. *released* are batches that were published in part: their other
+    changes waited for the end of their transactions, and can be published now. *waiting* are new batches of which every
+    change still waits for the end of its transaction. A batch is read entirely or not at all.
     """
 
     arrived: Sequence[BatchContents]
@@ -530,9 +550,10 @@ class Unpublished(NamedTuple):
 def next_changes(
     reader: LedgerReader, tables: Mapping[str, TableState], committed: int, *, complete_transactions: bool
 ) -> dict[str, Work]:
-    """By source table, the changes to publish next; tables without are left out. A few queries for all tables.
+    """By source table, the changes to publish next; tables without such changes are left out.
 
-    With *complete_transactions*, only changes up to the complete position are published.
+    Needs a few queries for all tables together. With *complete_transactions*, only changes up to the complete position
+    are published.
     """
     contents = reader.contents({source: state.row.published_batch for source, state in tables.items()}, committed)
     cut = [s for s in tables.values() if complete_transactions or s.row.published_position is not None]
@@ -554,7 +575,7 @@ def next_changes(
 
 
 def changes_up_to(reader: LedgerReader, state: TableState, work: Work, limit: str) -> Work | None:
-    """Limit the next publication of a table to changes up to the position *limit*; None if there are none.
+    """Limit the next publication of a table to changes up to the position *limit*; None if no change is left.
 
     *limit* is a position over all streams of the table.
     """
@@ -569,9 +590,9 @@ def changes_up_to(reader: LedgerReader, state: TableState, work: Work, limit: st
 
 
 def published_position(reader: LedgerReader, state: TableState, ordinals: Mapping[str, int]) -> str:
-    """The position up to which the target has the changes of its published batches, over all streams.
+    """The position, over all streams of a table, up to which the target has the changes of the published batches.
 
-    If none is stored, it is the highest position in these batches.
+    If the ledger has no such position, the highest position in the published batches is returned.
     """
     if state.row.published_position is not None:
         return state.row.published_position
@@ -586,7 +607,10 @@ def unpublished(
     contents: Sequence[BatchContents],
     ordinals: Mapping[str, int],
 ) -> Unpublished:
-    """Which batches a publication reads. *contents* are those of the table's batches above its published batch."""
+    """Select the batches that a publication reads.
+
+    *contents* are those of the table's batches above its published batch.
+    """
     start, end = work.position_from, work.position_to
 
     def begins_within(part: BatchContents) -> bool:

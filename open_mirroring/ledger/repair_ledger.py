@@ -1,6 +1,6 @@
 """Records repairs, which publish a lost file number again: requested, sealed and done, as entries of the audit trail.
 
-Each entry is written before its effect, so an interrupted repair continues.
+Each entry is written before the step that it describes, so a repair that was interrupted is continued.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 
 
 class RepairLedger:
-    """The repairs of one mirror. Methods raise ``REPAIR_REFUSED`` if the table was reset in the meantime."""
+    """The repairs of one mirror: file numbers that are published again, because the file was lost.
+
+    Methods raise ``REPAIR_REFUSED`` if the table was reset since *generation* was read.
+    """
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine, self._mirror = engine, mirror
 
     def open_repair(self, source: str, generation: int, number: int) -> StagedFile | None:
-        """The staged file of a repair that is sealed but not done; None if there is none."""
+        """The staged file of a repair that is fixed (sealed) but not published yet; None if there is no such file."""
         c = t.audit.c
         query = sa.select(c.event, c.detail).where(c.mirror == self._mirror, c.source == source)
         found: StagedFile | None = None
@@ -41,7 +44,7 @@ class RepairLedger:
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:
-        """Record a request for a repair. Returns its outcome if it is finished already, else None."""
+        """Record a request for a repair. Returns the outcome if the request is finished already, else None."""
         with self._engine.begin() as db:
             locked_table(db, self._mirror, source)
             found = requests.known(db, self._mirror, asked)
@@ -56,12 +59,12 @@ class RepairLedger:
             self._write(db, source, REQUESTED, generation, number, detail)
 
     def seal(self, source: str, generation: int, number: int, staged: StagedFile) -> None:
-        """Record the one staged file that may get the number."""
+        """Record the one staged file that may get the lost file number."""
         with self._engine.begin() as db:
             self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
 
     def confirm(self, source: str, generation: int, number: int, digest: str, etag: str, size: int) -> None:
-        """Record that the number exists again with the same digest, and store the ETag and size of the new file."""
+        """Record that the file number exists again with the same digest. Stores the ETag and size of the new file."""
         c = t.published_file.c
         with self._engine.begin() as db:
             row = locked_table(db, self._mirror, source)

@@ -1,7 +1,7 @@
 """Stores requests of operators and their outcomes, so that one approval has one effect even if it is sent twice (G-30).
 
-A request is recorded in the transaction that begins its effect, and finished in the one that ends it. A request with an
-empty id is not recorded.
+A request is recorded in the transaction that begins its effect, and marked as finished in the transaction that ends its
+effect. A request with an empty id is not recorded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ RESETS = (RELOAD, DROP)
 
 
 class Asked(NamedTuple):
-    """A request: its id, the action, the source table (empty: the mirror), and the part of it, such as a column."""
+    """A request of an operator: its id, the action, the source table, and which part of the table, such as a column.
+
+    An empty table means the mirror.
+    """
 
     request: str
     action: str
@@ -38,9 +41,9 @@ class Asked(NamedTuple):
 
 
 def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
-    """The outcome of a request, empty while it is under way; None if no request had this id yet.
+    """The outcome of a request, empty while the request is under way; None if no request with this id was recorded.
 
-    Raises ``ARGUMENT_INVALID`` if the id was used for another request.
+    Raises ``ARGUMENT_INVALID`` if the id was used for a different action, table or part.
     """
     if not asked.request:
         return None
@@ -61,7 +64,7 @@ def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None
 
 
 def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
-    """The outcome of a finished request; None if it is under way or unknown."""
+    """The outcome of a finished request; None if the request is under way or unknown."""
     with ledger.connect() as db:
         return known(db, mirror, asked) or None
 
@@ -80,8 +83,9 @@ def decide(
 ) -> Mapping[str, Any]:
     """Carry out a decision in one transaction, with its audit entry. Returns the outcome.
 
-    *effect* gets the ledger row of the table or mirror, and returns None if there was nothing to do. The row is locked
-    first: of two equal requests one waits for the other and returns its outcome (G-30).
+    *effect* gets the ledger row of the table or mirror, and returns None if there was nothing to change. The row is
+    locked first: if the same request is sent twice at the same time, the second one waits for the first and returns its
+    outcome (G-30).
     """
     with ledger.begin() as db:
         if asked.source:
@@ -100,7 +104,10 @@ def decide(
 
 
 def locked_table(db: Connection, mirror: str, source: str) -> Any:
-    """The ledger row of a table, locked until the transaction ends. Raises ``ARGUMENT_INVALID`` if there is none."""
+    """The ledger row of a table, locked until the transaction ends.
+
+    Raises ``ARGUMENT_INVALID`` if the table is unknown.
+    """
     c = t.mirrored_table.c
     query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
     row = db.execute(query).one_or_none()
@@ -117,7 +124,7 @@ def table_unknown(mirror: str, unknown: Sequence[str], known: Iterable[str]) -> 
 
 
 def record(db: Connection, mirror: str, asked: Asked, outcome: Mapping[str, Any] | None = None) -> None:
-    """Store a request; with its *outcome*, if this transaction carries out its entire effect."""
+    """Store a request. *outcome* is given if the running transaction carries out the entire effect of the request."""
     if not asked.request:
         return
     now = datetime.now(UTC)
@@ -139,7 +146,10 @@ def finish(
     outcome: Mapping[str, Any],
     subject: str | None = "",
 ) -> None:
-    """Set the outcome of open requests of these actions on a table; *subject* None means any subject."""
+    """Set the outcome of all open requests for one of these actions on a table.
+
+    *subject* is the part of the table that was requested, such as a column; None means every part.
+    """
     c = t.decision_request.c
     of = sa.true() if subject is None else c.subject == subject
     is_open = (c.mirror == mirror) & (c.source == source) & c.action.in_(list(actions)) & c.finished_at.is_(None)

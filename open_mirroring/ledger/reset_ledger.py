@@ -1,8 +1,8 @@
 """The ledger transactions of resets: the request, one record for each step, and the new generation of the table.
 
-A reset drops a table at the target and builds it again: by an initial load, or from the log if that contains every
-change. If the batches logged so far cannot be used, ``log_from`` is set to the newest of them, under the same lock that
-protects binding batches.
+A reset drops a table at the target and builds the table again: by an initial load, or from the change log if it
+contains every change. If the batches logged so far cannot be used for that, ``log_from`` is set to the newest of these
+batches. This happens under the lock that binding a batch needs, so no batch is bound in between.
 """
 
 from __future__ import annotations
@@ -64,13 +64,16 @@ class ResetLedger:
     ) -> bool:
         """Request a reset that builds the table as the mirror file declares it. False if no new reset begins.
 
-        None begins if one is under way, which this *request* joins, or if this request was made before (G-30); unless
-        the declaration changed, the rebuilt table was stopped, or *again*. With *reloaded*, the table begins with the
-        newest full load of the source in the log (G-125); with *loads_stream*, with the load with which this stream
-        began (G-128).
+        No new reset begins if this *request* was made before (G-30). None begins either if a reset is under way, which
+        the request then joins; but a new one begins if the table's settings changed, the rebuilt table was stopped, or
+        *again* is set. With *reloaded*, the table begins with the newest full load by the Qlik task in the change log
+        (G-125). With *loads_stream*, the table begins with the initial load with which this stream (one enabling of
+        streaming) began (G-128).
 
-        Raises ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read, ``LOAD_NEEDED`` when the log lacks
-            rows and there is no initial load, ``COMMAND_REFUSED`` when several unknown streams were read.
+        Raises:
+            TerminalError: ``CHANGED_MEANWHILE`` if more was logged since *reloaded* was read; ``LOAD_NEEDED`` if the
+                change log lacks rows and the table has no initial load; ``COMMAND_REFUSED`` if several streams were
+                read that no operator has accepted.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -119,7 +122,10 @@ class ResetLedger:
         return True
 
     def request_drop(self, source: str, reason: Reason, *, request: str = "") -> bool:
-        """Request that a table is dropped for good. False if no new drop begins, as for :meth:`request_reload`."""
+        """Request that a table is dropped for good.
+
+        False if no new drop begins, because one is under way or was requested before.
+        """
         asked = Asked(request, DROP, source)
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
@@ -138,7 +144,7 @@ class ResetLedger:
         return True
 
     def requests_of(self, source: str, who: str, setting: str, within: timedelta) -> int:
-        """How often *who* requested a reset of a table in the time *within*, for a reason that begins ``setting:``."""
+        """How often *who* requested a reset of a table in the time *within*, with a reason that begins ``setting:``."""
         c = t.audit.c
         asked = (c.mirror == self._mirror) & (c.source == source) & (c.event == ResetStage.REQUESTED.value)
         query = sa.select(c.detail).where(asked, c.at > datetime.now(UTC) - within)
@@ -147,9 +153,9 @@ class ResetLedger:
         return sum(one["who"] == who and one["why"].startswith(f"{setting}:") for one in found)
 
     def keep_stopped(self, source: str, what: str) -> None:
-        """Store why a table that its source loaded again stays stopped.
+        """Store why a table stays stopped whose full load the Qlik task repeated.
 
-        An operator's acceptance of that load is withdrawn, and has to be given again.
+        If an operator has accepted the repeated full load, the acceptance is withdrawn, and has to be given again.
         """
         c = t.mirrored_table.c
         with self._engine.begin() as db:
@@ -160,14 +166,17 @@ class ResetLedger:
                 audit(db, self._mirror, source, "RELOAD_REFUSED", {"what": what})
 
     def look(self, source: str) -> ResetRow:
-        """The reset of a table, without raising the row's version: a process that works on it is not disturbed."""
+        """The reset of a table.
+
+        The row's version is not raised, so a process that works on the reset is not disturbed.
+        """
         with self._engine.connect() as db:
             return self._owned(db, source)
 
     def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
-        """Record that an operator confirmed what the target shows, once per request (G-89).
+        """Record an operator's confirmation that the target shows the table, or no longer shows the table (G-89).
 
-        False if the row's version is another one.
+        A request that was made before is not recorded again. Returns False if the row's version is not *version*.
         """
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
@@ -179,18 +188,21 @@ class ResetLedger:
         return True
 
     def asked(self, asked: Asked) -> Answer:
-        """Whether a request is finished."""
+        """Look up a request: ``ENDED`` if it is finished, ``OPEN`` if it is under way or unknown."""
         return Answer.OPEN if requests.answer(self._engine, self._mirror, asked) is None else Answer.ENDED
 
     def acquire(self, source: str) -> ResetRow:
-        """Take over the table's row: raise its version, and return its reset; a dropped table has none."""
+        """Take over the table's ledger row: raise its version, and return the table's reset.
+
+        A dropped table has no reset any more.
+        """
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             t.change_tables(db, (c.mirror == self._mirror) & (c.source == source))
             return self._owned(db, source)
 
     def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> ResetRow | Lost:
-        """Record the next step of a reset, in the row and in the audit trail."""
+        """Record the next step of a reset, in the table's ledger row and in the audit trail."""
         with self._engine.begin() as db:
             return self._advance(db, source, version, to, absent=absent)
 
@@ -452,7 +464,7 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
 
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:
-    """Build the error for a reset that is refused, because the rebuilt table would lack rows."""
+    """Build the error for a reset that is refused because the rebuilt table would lack rows."""
     what = f"the log does not contain every row of table {source!r}: {why}"
     next_step = f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted"
     return TerminalError(LOAD_NEEDED, what, where=f"mirror {mirror}", next_step=next_step)

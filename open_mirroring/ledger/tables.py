@@ -1,4 +1,8 @@
-"""The SQL tables of the ledger, and an upsert. Positions are texts inside their stream, structured values are JSON."""
+"""The SQL tables of the ledger, and an upsert.
+
+Positions are stored as strings inside their stream (one enabling of streaming or one Qlik full load), structured values
+as JSON.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WholeNumber(TypeDecorator[int]):
-    """SQL type for an integer of up to 40 digits, stored as text: change sequences of Qlik have 35 (T-10)."""
+    """SQL type for an integer of up to 40 digits, stored as a string; Qlik's change sequences have 35 digits (T-10)."""
 
     impl = String(40)
     cache_ok = True
@@ -46,7 +50,7 @@ class WholeNumber(TypeDecorator[int]):
 
 
 class Moment(TypeDecorator[datetime]):
-    """SQL type for a time in UTC that is returned with its zone: SQLite does not store it."""
+    """SQL type for a time in UTC. The returned time has its zone, which SQLite does not store."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -331,19 +335,19 @@ decision_request = Table(
 
 
 def rows(ledger: Engine, query: Select[R]) -> Sequence[R]:
-    """The rows of a query, in a transaction of its own."""
+    """Run a query in a transaction of its own, and return its rows."""
     with ledger.connect() as db:
         return db.execute(query).tuples().all()
 
 
 def first(ledger: Engine, query: Select[tuple[V]]) -> V | None:
-    """The first value that a query returns, in a transaction of its own; None if it returns none."""
+    """Run a query in a transaction of its own, and return its first value; None if it returns none."""
     with ledger.connect() as db:
         return db.scalar(query)
 
 
 def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Group values by key; each group keeps their order."""
+    """Group values by key; the values of a group keep their order."""
     groups: dict[K, list[V]] = {}
     for key, value in found:
         groups.setdefault(key, []).append(value)
@@ -351,9 +355,9 @@ def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> int:
-    """Change rows of mirrored tables and raise their versions. Returns how many rows matched.
+    """Change ledger rows of mirrored tables and raise their versions. Returns how many rows matched.
 
-    Processes that work with the former version of a row cannot write it any more.
+    Processes that read a row before the change cannot write the row any more.
     """
     statement = mirrored_table.update().where(which).values(version=mirrored_table.c.version + 1, **values)
     return db.execute(statement).rowcount
@@ -362,7 +366,10 @@ def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> 
 def upsert(
     db: Connection, table: Table, rows: Sequence[dict[str, Any]], *, keys: Sequence[str], update: Sequence[str]
 ) -> None:
-    """Insert rows; where *keys* exist, overwrite the columns *update*, or keep the row if there are none."""
+    """Insert rows.
+
+    Where a row with the same *keys* exists, overwrite its columns *update*; without *update*, keep the row.
+    """
     if not rows:
         return
     statement = import_module(f"sqlalchemy.dialects.{db.dialect.name}").insert(table)

@@ -19,7 +19,7 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, DeepFin
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:
-    """Store the newest verdict of each table by id, with the highest confirmed file number at that time."""
+    """Store the newest verdict of each table by id, with the highest file number that was confirmed at that time."""
     now = datetime.now(UTC)
     with ledger.begin() as db:
         kept: dict[str, dict[str, KeptVerdict]] = {}
@@ -31,7 +31,10 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
 
 
 def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, Finding]:
-    """The last verdict of each table by source name; without those that an operator's decision has since made void."""
+    """The last verdict of each table by source name.
+
+    Verdicts that a later decision of an operator made void are left out.
+    """
     m, a = t.mirrored_table.c, t.audit.c
     decided = sa.select(a.source, sa.func.max(a.at)).where(a.mirror == mirror, a.event.in_(_LIFTING)).group_by(a.source)
     found: dict[str, Finding] = {}
@@ -52,11 +55,12 @@ _LIFTING = ("RESUMED", "EPOCH_ACCEPTED", "SCHEMA_ACCEPTED")
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What an inspection remembers for the next one, stored in the evidence of its verdict.
+    """What an inspection of a table remembers for the next one, stored in the evidence of its verdict.
 
-    *metadata_etag* is the ETag of the table's ``_metadata.json``; empty if there was none. *counted_rows* is the
-    highest row count that the target reported for this *generation* (a reset begins the next). *applied* is the highest
-    file number that the target had applied; 0 if the table was to be stopped, for then everything is looked at again.
+    *metadata_etag* is the ETag of the table's ``_metadata.json``; empty if the file did not exist. *counted_rows* is
+    the highest row count that the target reported for this *generation* of the table (a reset begins the next
+    generation). *applied* is the highest file number that the target had applied; 0 if the table was to be stopped, so that
+    everything is looked at again.
     """
 
     metadata_etag: str = ""
@@ -65,17 +69,17 @@ class Remembered(msgspec.Struct, frozen=True):
     applied: int = 0
 
     def counted(self, generation: int) -> int:
-        """The highest count for a generation; 0 if none is remembered."""
+        """The highest row count for a generation; 0 if no count of this generation is remembered."""
         return self.counted_rows if generation == self.generation else 0
 
     def evidence(self) -> dict[str, object]:
-        """The entries of the evidence that store it."""
+        """The remembered values as entries for the evidence of a verdict."""
         entries = {"metadata_etag": self.metadata_etag, "counted_rows": self.counted_rows}
         return {name: kept for name, kept in entries.items() if kept}
 
 
 def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
-    """What the last inspection of each table remembered, by table id."""
+    """What the last inspection of each table remembered for the next one, by table id."""
     with ledger.connect() as db:
         ids = db.scalars(sa.select(t.mirrored_table.c.id).where(t.mirrored_table.c.mirror == mirror)).all()
         kept = VERDICTS.of_each(db, ids)
@@ -88,9 +92,9 @@ def _remembered(kept: KeptVerdict) -> Remembered:
 
 
 def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
-    """Forget the target's former row count of a table that is stopped because that count fell.
+    """Forget the former row count of the target table, if the table is stopped because its row count fell.
 
-    Returns what was found and when; None if the table is not stopped for that.
+    Returns what was found and when; None if the table is not stopped for this reason.
     """
     kept = VERDICTS.one(db, table_id)
     if kept is None or kept.code != TARGET_RESTARTED:
@@ -102,9 +106,9 @@ def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
 def record_deep_findings(
     ledger: Engine, mirror: str, found: Iterable[tuple[DeepFinding, TableState | None]]
 ) -> set[str]:
-    """Write findings of the deep check into the audit trail. Stop tables whose findings ask for it; returns their ids.
+    """Write findings of the deep check into the audit trail, and stop tables whose findings require a stop.
 
-    Tables that were reset since the check are skipped.
+    Returns the ids of the stopped tables. Tables that were reset since the deep check are skipped.
     """
     stopped = set[str]()
     c = t.mirrored_table.c

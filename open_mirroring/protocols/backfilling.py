@@ -1,8 +1,8 @@
-"""A request for a backfill: an interval of source time, and whether to read again what was read before.
+"""A request for a backfill: an interval of source time, and whether ranges that were read before are read again.
 
-The interval never decides what is published. It only selects source ranges to read; publishing then adds only what the
-target lacks (I25). An interval cannot begin below the horizon, because older changes may no longer be in the change
-log.
+The interval never decides what is published. It only selects source ranges to read; publishing then adds only changes
+that the target lacks (I25). An interval cannot begin below the horizon, the time before which changes may no longer be
+in the change log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class Interval(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """Read what was never read of an interval; with *reread*, then read the rest again, as a new batch."""
+    """Read the source ranges of an interval that were never read. With *reread*, also read the other ranges again.
+
+    Ranges that are read again become a batch of their own.
+    """
 
     interval: Interval
     reread: bool = False
@@ -34,7 +37,7 @@ def parse_interval(start: str, end: str) -> Interval:
     """Parse an interval from two times in ISO form. A time without a zone is in UTC.
 
     Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
+        TerminalError: ``ARGUMENT_INVALID`` if a time is not in ISO form, or the start is not before the end.
     """
     moments = []
     for text in (start, end):
@@ -49,10 +52,12 @@ def parse_interval(start: str, end: str) -> Interval:
 
 
 def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
-    """Refuse an interval below the horizon, where the log may lack history. Without a horizon nothing is refused.
+    """Refuse an interval that begins before *horizon*, where the change log may lack older changes.
+
+    If *horizon* is None, nothing is refused.
 
     Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
+        TerminalError: ``ARGUMENT_INVALID`` if the interval begins before *horizon*.
     """
     if horizon is not None and interval.start < horizon:
         raise TerminalError(

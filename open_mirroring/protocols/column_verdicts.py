@@ -1,8 +1,8 @@
 """Decides what happens to the columns of a table when its column lists change: keep, add, widen, or reload.
 
-It reads no rows, only the lists of columns that rows had, each with the positions of its first and last row. If a
-column must be widened or reloaded, the table stops at that position; all before it is published first (G-61). A *place*
-here is such a position.
+The decision needs no rows, only the lists of columns that rows had, each with the positions of its first and last row.
+If a column must be widened or reloaded, the table stops at the position of the change, and all changes before this
+position are published first (G-61). A *place* in this module is such a position.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ class Fate(Enum):
 
 
 class ColumnVerdict(NamedTuple):
-    """What has to be done about one column, or about several that are judged together.
+    """What has to be done about one column, or about several columns that are judged together.
 
-    *at* is the position from which it holds; None if it concerns the complete table. *code* and *what* are those of the
-    stop, for WIDEN and RELOAD. For SAME and ADD, rows that have not changed since *at* may differ from the source.
+    *at* is the position from which the verdict holds; None if it concerns the complete table. *code* and *what* are the
+    code and text of the stop, if the verdict is WIDEN or RELOAD. If the verdict is SAME or ADD, rows that have not
+    changed since *at* may differ from the source.
     """
 
     fate: Fate
@@ -51,13 +52,14 @@ class ColumnVerdict(NamedTuple):
 
 
 class SourceColumns(NamedTuple):
-    """What the source format and the mirror file say about the columns of one table.
+    """What the source format and the mirror file determine about the columns of one table.
 
     Attributes:
         renames: whether a column can be renamed at the source while its changes are read.
-        asks: whether an operator is asked about columns that may have been renamed; else they count as dropped.
-        leaves_out: whether `columns` leaves names out, whose values are not logged.
-        structures: returns the column lists that the source announced, the oldest first, with names in folded case.
+        asks: whether an operator is asked about a column that may have been renamed; if not, the column counts as
+            dropped.
+        leaves_out: whether `columns` in the mirror file leaves columns out, so that their values are not logged.
+        structures: returns the column lists that the source announced, oldest first, with names in folded case.
     """
 
     renames: bool = True
@@ -74,8 +76,8 @@ def judge_lives(
 ) -> Iterator[ColumnVerdict]:
     """Judge columns that are missing in newer rows, or that are back after a gap (G-60).
 
-    A missing column was renamed, dropped, or an operator has to say which. *said* are the decisions of operators,
-    ordered by position.
+    A missing column was renamed or dropped. If rows do not show which, an operator has to decide. *said* are the
+    decisions of operators, ordered by position.
     """
     questions: dict[str, tuple[Gone, Sequence[str]]] = {}
     for column, found in history.gone.items():
@@ -117,11 +119,12 @@ def judge_returns(
     *,
     is_noted: bool,
 ) -> Iterator[ColumnVerdict]:
-    """Judge columns that came back, so that their earlier values were left out (G-66).
+    """Judge columns that came back, and whose values from before their absence are therefore not published (G-66).
 
-    The earlier column may have been renamed before another one got its name. Then the table stops completely, because
-    published values would be under the wrong name. *lists* and *history* are as the rows were logged; *former*
-    describes how earlier columns are read now. *is_noted* means that something was published with *former*.
+    A column may have been renamed before a different column got its former name. Then the complete table stops, because
+    values were published under the wrong name. *lists* and *history* are as the rows were logged. *former* are renamed
+    and dropped columns, which decide how earlier rows are read now. *is_noted* is True if something was published with
+    *former*.
     """
     for column, back in history.back.items() if source.asks else ():
         if is_noted and column not in history.gone:
@@ -169,7 +172,7 @@ def _possible_names(
 
 
 def judge_spelling(lists: Sequence[ListOfColumns], spelled: Sequence[FormerColumn]) -> Iterator[ColumnVerdict]:
-    """Judge columns whose newest rows spell the name in another case than the table's files (G-67).
+    """Judge columns whose newest rows spell the name in another case than the table's published files (G-67).
 
     *lists* are the column lists as logged; *spelled* are the columns with two spellings.
     """
@@ -194,9 +197,10 @@ def judge_parts(
 ) -> Iterator[ColumnVerdict]:
     """Find updates that may contain only the changed columns, while the target needs complete rows (C-44, C-70, F-55).
 
-    A column list is complete if a row proved it. Without proof, it must have every *known* column and, if *is_all* (no
-    column is left out by `columns`), no gap in the column order. Dropped columns are not expected after their last row,
-    nor *former* ones up to theirs.
+    A column list is complete if a row proved this. Without such a proof, a column list is incomplete if it lacks a
+    *known* column. If *is_all* (`columns` leaves no column out), a gap in the ordinals of the columns shows it, too. A
+    dropped column is not expected after its last row, and a *former* name is not expected after the position up to
+    which it was used.
     """
     for one in lists:
         gone = {name for name, found in history.gone.items() if one.seen.first > found.after}
@@ -229,10 +233,10 @@ def judge_unstreamed(
 
 
 def added(lists: Sequence[ListOfColumns], loaded: Collection[str], *, completes: bool) -> dict[str, ColumnVerdict]:
-    """Find the columns that were added after the first rows, each with the position of its first row (G-07).
+    """Find the columns that were added after a table's first rows, each with the position of its first row (G-07).
 
-    A list that may be incomplete does not show that a column was missing before: with *completes* (partial rows are
-    completed later), that is every list not proved complete.
+    A column list that may be incomplete does not show that a column was missing before. If the format sends partial
+    rows that are *completed* later, every column list may be incomplete unless a row proved the opposite.
     """
     known, has_rows, found = set(loaded), bool(loaded), dict[str, ColumnVerdict]()
     for one in lists:
@@ -247,8 +251,8 @@ def added(lists: Sequence[ListOfColumns], loaded: Collection[str], *, completes:
 def moved(lists: Sequence[ListOfColumns], keys: Collection[str]) -> dict[str, ColumnVerdict]:
     """Find columns that were dropped and added again between two rows, as the column order shows (G-07).
 
-    Rows that did not change since have lost their values, and no change shows it. If two lists alternate, nothing can
-    be concluded.
+    Rows that have not changed since have lost their values at the source, and no change shows this loss. If two column
+    orders alternate, no conclusion is possible.
     """
     found = dict[str, ColumnVerdict]()
     for one, other in pairwise(sorted((one for one in lists if one.whole), key=lambda one: one.seen.first)):
@@ -271,7 +275,7 @@ class TypeOfChanges(NamedTuple):
 
 
 def types_of_changes(lists: Iterable[ListOfColumns]) -> dict[str, dict[str, TypeOfChanges]]:
-    """For each column, its source types in changes and where each was used."""
+    """For each column, its source types in changes, each with the positions at which the type was used."""
     found: dict[str, dict[str, TypeOfChanges]] = {}
     for one in lists:
         for name, column in one.columns.items():
@@ -287,8 +291,8 @@ def judge_types(
 ) -> Iterator[ColumnVerdict]:
     """Judge columns whose type changed at the source, which may have changed the values of all rows (G-65).
 
-    *keeps* takes a column, its old and its new type, and returns whether all values stay the same. If not, a key
-    column, or one with another type at the target, has to be reloaded.
+    *keeps* takes a column, its old and its new type, and returns whether all values stay the same. If values may have
+    changed, the verdict is RELOAD for a key column, and for a column whose type at the target changes, too.
     """
     for name, of_column in types.items():
         for (old, before), (new, after) in permutations(of_column.items(), 2):
@@ -306,13 +310,13 @@ def judge_types(
 
 
 def first_place(columns: Iterable[str], lists: Iterable[ListOfColumns], *places: str) -> str:
-    """The lowest position among *places* and the first rows that have one of the columns."""
+    """The lowest of *places* (positions) and of the positions of the first rows that have one of the columns."""
     wanted = {*columns}
     return min([*places, *(one.seen.first for one in lists if wanted & one.columns.keys())])
 
 
 def named_columns(names: Iterable[str]) -> str:
-    """The names in order, ``'a', 'b'``; at most ten, then the number of the others."""
+    """The names in the given order as ``'a', 'b'``; after ten names, only the number of the remaining ones."""
     found = sorted(names)
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
     return ", ".join(map(repr, found[:10])) + more

@@ -1,8 +1,9 @@
-"""Decides which part of a table a routine proof compares next, and what the proofs of its parts add up to.
+"""Decides which part of a table a scheduled proof compares next, and what the proofs of all parts add up to.
 
-The ranges of the split column come up one after the other, those first that were not compared for the longest time. A
-range is known to have been equal when it was last compared, and not since; keys that changed later are compared by the
-next proof. The borders stay while the ranges come up, so that none is left out when a table grows.
+A table is divided into ranges of its split column. The range that was not compared for the longest time comes next. The
+result for a range holds for the time at which the range was compared; keys that changed later are compared by the next
+proof. The borders between ranges stay the same until every range was compared, so that no range is left out when a
+table grows.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ _EVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Rotation(NamedTuple):
-    """How often each row of a table is compared: once in *cover*, in which there are so many *runs*."""
+    """How often each row of a table is compared: once in the time *cover*, in which there are *runs* proofs."""
 
     cover: timedelta
     runs: int
 
     @property
     def period(self) -> timedelta:
-        """The time between two runs."""
+        """The time between two scheduled proofs."""
         return self.cover / self.runs
 
 
@@ -33,15 +34,16 @@ class Coverage:
     """When each part of a table was last compared with its source.
 
     Attributes:
-        since: when the first routine proof of this generation began.
+        since: when the first scheduled proof since the table's last reset began.
         cut_at: when the borders were chosen.
-        column: the split column; empty: the table is one range.
-        borders: the values between the ranges, as texts.
-        proved: by range, when it was last compared; None: never.
-        rows: by range, the rows of the source then.
-        table_rows: rows of the mirrored table at the last proof.
-        batch: changes in batches above it may not have been compared.
-        position: of the batches up to *batch*, the changes from here on, too; None: of these, all were compared.
+        column: the split column; empty if the table is one range.
+        borders: the values between the ranges, as strings.
+        proved: by range, when it was last compared; None if never.
+        rows: by range, the number of rows of the source when the range was last compared.
+        table_rows: the number of rows of the mirrored table at the last proof.
+        batch: changes in batches above this one may not have been compared.
+        position: changes of the batches up to *batch* from this position on may not have been compared, either; None if
+            all of them were compared.
         differed_at: when a difference was last found.
     """
 
@@ -58,13 +60,13 @@ class Coverage:
 
     @classmethod
     def new(cls, now: datetime, column: str, borders: Sequence[str]) -> Coverage:
-        """Nothing was compared yet."""
+        """The coverage before the first comparison."""
         ranges = len(borders) + 1
         return cls(now, now, column, tuple(borders), (None,) * ranges, (0,) * ranges)
 
     @property
     def oldest(self) -> datetime:
-        """Since when some row was not compared."""
+        """The time since which some row was not compared."""
         return min(at or self.since for at in self.proved)
 
     @property
@@ -73,7 +75,11 @@ class Coverage:
         return all(at is not None and at >= self.cut_at for at in self.proved)
 
     def due(self, rotation: Rotation, now: datetime) -> frozenset[int]:
-        """The ranges to compare now, so that each comes up once in the rotation; all that are late."""
+        """The ranges to compare *now*, those first that were not compared for the longest time.
+
+        The number of ranges is chosen so that each range is compared once in the rotation. If more ranges than this are
+        late, all late ones are returned.
+        """
         # One run less than there are: a run may fail, and a range is to be compared before its time is over.
         in_runs = max(1, rotation.runs - 1)
         youngest = now - rotation.period * (in_runs - 0.5)
@@ -82,9 +88,10 @@ class Coverage:
         return frozenset(number for _, number in waiting[: max(late, -(-len(self.proved) // in_runs))])
 
     def cut(self, now: datetime, old: Sequence[Any], texts: Sequence[str], new: Sequence[Any]) -> Coverage:
-        """The same with *new* borders, of these *texts*, instead of the *old* ones, in the same order.
+        """The coverage with the borders *new* instead of *old*, both ascending; *texts* are the new borders as strings.
 
-        A new range was compared when the oldest of the old ranges that it has a part of was.
+        A new range may consist of parts of several old ranges. It counts as compared when the oldest of these was
+        compared.
         """
         lows, highs = [0, *(bisect_right(old, low) for low in new)], [*(bisect_left(old, high) for high in new)]
         spans = zip(lows, [*highs, len(old)], strict=True)
@@ -94,7 +101,11 @@ class Coverage:
         return replace(self, cut_at=now, borders=tuple(texts), proved=known, rows=rows)
 
     def after(self, now: datetime, rows: Mapping[int, int], batch: int, position: str | None) -> Coverage:
-        """After a proof that began *now*: *rows* by range that it compared, and the target's position then."""
+        """The coverage after a proof that began *now*.
+
+        *rows* has the number of rows by range that the proof compared. The target had all changes up to *batch* and
+        *position* when the proof compared it.
+        """
         proved = tuple(now if number in rows else at for number, at in enumerate(self.proved))
         counted = tuple(rows.get(number, known) for number, known in enumerate(self.rows))
         return replace(self, proved=proved, rows=counted, batch=batch, position=position)
@@ -103,7 +114,8 @@ class Coverage:
 class Verified(NamedTuple):
     """What the proofs of a table's parts add up to: the *share* of rows that were compared within *days*.
 
-    Some row was not compared since *oldest*; *is_late* where that is longer ago than ``alert_after_days`` allows.
+    *oldest* is the time since which some row was not compared. *is_late* is True if this is longer ago than the setting
+    ``alert_after_days`` allows.
     """
 
     share: float
@@ -114,7 +126,7 @@ class Verified(NamedTuple):
 
     @classmethod
     def of(cls, coverage: Coverage | None, now: datetime, days: int | None, alert_after: int | None) -> Verified | None:
-        """What is known of a table at this moment; None where parts are not proved as a routine."""
+        """What proofs of a table's parts add up to now; None if the mirror file has every proof compare all rows."""
         if coverage is None or days is None:
             return None
         fresh = [at is not None and at >= now - timedelta(days=days) for at in coverage.proved]

@@ -1,9 +1,9 @@
-"""The loop that runs the state machines of the protocols, and the requests and replies that all of them share.
+"""The loop that runs the state machines of the protocols, and the requests and replies that all protocols share.
 
-A protocol is a machine over plain values: a state makes one request, and the reply gives the next state. A driver
-carries out the requests. When the ledger does not answer, it is unknown whether a write was done, so every machine
-reads the row again and continues from there. After several unanswered requests the run ends, and the next run
-continues.
+A protocol is a state machine over plain values: a state makes one request, and the reply gives the next state. A driver
+carries out the requests. If the ledger does not answer, it is unknown whether a write was done. So every state machine
+then reads the ledger row again and continues from what the row shows. After several unanswered requests this run ends,
+and the next run continues.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ MAX_UNKNOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Ledger: raise the row's version, which makes this process its owner, and read it; reply `Owned` or `Unknown`."""
+    """Request to the ledger: raise the row's version, which makes this process the owner, and read the row.
+
+    The reply is `Owned` or `Unknown`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ledger, compare-and-set: stop the table, or the mirror's extraction, until an operator decides."""
+    """Request to the ledger, by compare-and-set: stop the table, or the mirror's reading, until an operator decides."""
 
     version: int
     code: str
@@ -41,22 +44,27 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The row's version had changed: another process owns the row now, and nothing was written."""
+    """Reply: another process has changed the version of the ledger row and owns it now, so nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The outcome is unknown: it may have happened, may still happen, or never. *why* is the error, if any."""
+    """Reply: the outcome of the request is unknown.
+
+    The request may have been carried out, may still be, or never will be.
+
+    *why* is the error that left the outcome unknown, if any.
+    """
 
     why: TransientError | None = field(default=None, compare=False)
 
 
 class Machine(Protocol):
-    """The state of a protocol, with its next request."""
+    """The state of a protocol, with the next request of this state."""
 
     @property
     def request(self) -> Any:
-        """The request whose reply gives the next state."""
+        """The request of this state; the reply to this request gives the next state."""
         ...
 
 
@@ -70,14 +78,14 @@ def drive(
     is_over: Callable[[str, S], bool],
     silent: TransientError,
 ) -> dict[str, S]:
-    """Run machines in parallel, each to its end, and return their last states.
+    """Run state machines in parallel, each to its end, and return their last states.
 
     Args:
         states: the initial states by name.
-        step: the protocol.
-        answer: answers one request of each machine.
-        is_over: whether a machine has no further request.
-        silent: raised when requests stay unanswered too often without an error of their own.
+        step: the protocol: computes the next state from a state and the reply to its request.
+        answer: carries out the present request of each state machine, and returns the replies.
+        is_over: whether a state machine has no further request.
+        silent: raised if requests stay unanswered too often without an error of their own.
     """
     running, ended, unknowns = dict(states), dict[str, S](), 0
     while running:
@@ -93,9 +101,9 @@ def drive(
 
 
 def drive_one(state: S, step: Callable[[S, Any], S], answer: Callable[[Any], Any], end: type) -> S:
-    """Run one machine until its request is of the type *end*, and return its last state.
+    """Run one state machine until its request is of the type *end*, and return its last state.
 
-    Raises ``UNREACHABLE`` (a TransientError) when the ledger does not answer.
+    Raises ``UNREACHABLE`` (a TransientError) if the ledger does not answer.
     """
     ended = drive(
         {"": state},

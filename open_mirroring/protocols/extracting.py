@@ -1,10 +1,10 @@
 """The protocol that extracts one batch into the change log: bind, write, seal, commit.
 
-It is a state machine over plain values (:func:`step`; no I/O, no clock), so that a test, the explorer, can run every
-order of events through the same code as the jobs. A batch number is bound to exact source ranges before anything is
-read. Workers write files under names used once. A compare-and-set in the ledger seals the file list of one attempt, and
-one commit adds exactly these files to the change log. So a killed attempt leaves only files that nothing refers to, and
-no change is logged twice.
+The protocol is a state machine over plain values (:func:`step`). It does no I/O and reads no clock, so the explorer, a
+test, can run every order of events through the same code as the jobs. A batch number is bound to exact source ranges
+before anything is read. Workers write files under names that are used only once. A compare-and-set in the ledger seals
+(fixes) the file list of one attempt, and one commit adds exactly these files to the change log. So a killed attempt
+leaves only files that nothing refers to, and no change is logged twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ LOG_CONFLICT = "LOG_CONFLICT"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The open batch of a mirror: *ranges* and *manifest* are opaque documents; *manifest* is None until sealed."""
+    """The open batch of a mirror. The protocol does not look into *ranges* and *manifest*.
+
+    *manifest* is None until the batch is sealed, that is, until its files are fixed.
+    """
 
     number: int
     ranges: str
@@ -42,14 +45,14 @@ class MirrorRow:
 
 @dataclass(frozen=True, slots=True)
 class FindRanges:
-    """List the source for ranges that were never bound; reply :class:`RangesFound`."""
+    """Request to the source: list the ranges that were never bound; the reply is :class:`RangesFound`."""
 
     row: MirrorRow
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Ledger, compare-and-set: the next batch number stands for exactly these ranges."""
+    """Request to the ledger, by compare-and-set: assign exactly these source ranges to the next batch number."""
 
     version: int
     batch: Batch
@@ -57,14 +60,20 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Read the bound ranges, decode, and write the batch's files under unused names; reply :class:`Written`."""
+    """Request to the workers: read and decode the bound ranges, and write the batch's files under unused names.
+
+    The reply is :class:`Written`.
+    """
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Ledger, compare-and-set: exactly these files are the batch; those of other attempts are ignored."""
+    """Request to the ledger, by compare-and-set: the batch consists of exactly these files.
+
+    Files of other attempts are ignored from then on.
+    """
 
     version: int
     manifest: str
@@ -72,14 +81,14 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """Change log: open its newest state and look for the batch; reply :class:`LogOpened`."""
+    """Request to the change log: open its newest state and look for the batch; the reply is :class:`LogOpened`."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """Change log: add the manifest's files in one commit on top of the opened state, which must still be the newest."""
+    """Request to the change log: add the manifest's files in one commit, if the opened state is still the newest."""
 
     batch: Batch
     snapshot: int
@@ -87,7 +96,7 @@ class CommitLog:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Ledger, compare-and-set: the batch was seen in the log."""
+    """Request to the ledger, by compare-and-set: record that the batch was seen in the change log."""
 
     version: int
 
@@ -97,28 +106,34 @@ Request = Acquire | FindRanges | Bind | Write | Seal | OpenLog | CommitLog | Com
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The ledger's row after our write or acquisition: this process owns the row."""
+    """Reply: the ledger row after a write or :class:`Acquire` by this process, which owns the row."""
 
     row: MirrorRow
 
 
 @dataclass(frozen=True, slots=True)
 class RangesFound:
-    """New source ranges; None when everything was bound before."""
+    """Reply to :class:`FindRanges`: the new source ranges; None if every range was bound before."""
 
     ranges: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The manifest of one complete attempt: files with rows, size and statistics, and what became of each message."""
+    """Reply to :class:`Write`: the manifest of one complete attempt.
+
+    The manifest has the files with rows, size and statistics, and what became of each message.
+    """
 
     manifest: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogOpened:
-    """The log's newest state: its version, and the manifest of the batch if it holds it (None if not)."""
+    """Reply to :class:`OpenLog`: the version of the change log, and the manifest of the batch.
+
+    The manifest is None if the batch is not in the change log.
+    """
 
     snapshot: int
     manifest: str | None
@@ -126,12 +141,15 @@ class LogOpened:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The log reports that this request did the commit; the protocol still reads it back."""
+    """Reply to :class:`CommitLog`: the change log reports that the commit was done.
+
+    The protocol still reads the batch back.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """Another commit was added to the log since it was opened, so nothing was written."""
+    """Reply to :class:`CommitLog`: nothing was written, because another commit came since the change log was opened."""
 
 
 Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | CommitRefused
@@ -139,22 +157,22 @@ Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed |
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a mirror's extractor. Plain values only: it can be copied, hashed and resumed."""
+    """The state of the protocol for one mirror. It has plain values only, so it can be copied, hashed and resumed."""
 
     request: Request
     row: MirrorRow | None = None
 
 
 def start() -> State:
-    """The initial state of an extractor."""
+    """The initial state of the protocol."""
     return State(Acquire())
 
 
 def step(state: State, reply: Reply) -> State:
-    """The state after a reply; its ``request`` is the next request.
+    """Compute the state after a reply; its ``request`` is the next request.
 
-    A commit is never trusted: the log is opened again until it shows the batch. A commit that is skipped looks like
-    success, and one whose answer was lost looks like failure.
+    The reply to a commit is never trusted: the change log is opened again until it shows the batch. A commit that was
+    skipped looks like success, and a commit whose reply was lost looks like failure.
     """
     match state.request, reply:
         case ((Acquire() | Bind() | Seal() | Complete() | Stop()), Owned(row)):

@@ -1,20 +1,22 @@
 """Decides whether a mirrored table equals its source: which parts differ, what one look proves, and the verdict.
 
-Pure functions over plain values; other modules read the two sides. Both sides are divided into the same *cells*, by the
-hash of a row's key and the range of the source's split column. Each cell is reduced to a count and a sum of row hashes.
-Cells that agree hold the same rows. In the other cells each key is compared, and a key that differs is a *candidate*.
-The source may have changed between the two readings, so one look can prove that a key is equal, never that it differs.
+The functions are pure; other modules read the rows of the two sides (source and target table). Both sides are divided
+into the same *cells*, by the hash of a row's key and the range of the source's split column. Each cell is reduced to a
+count and a sum of row hashes. If the count and sum of a cell agree, both sides have the same rows in the cell. In the
+other cells each key is compared, and a key that differs is a *candidate*. The source may have changed while the two
+sides were read. So one look (one comparison of both sides) can prove that a key is equal, but never that it differs.
 
-A key differs for certain under three conditions. It differs in two looks. By the second look, the change log contains
-everything that the source had sent some time after the first look. That time is long enough for its commits to arrive
-where they are read. And the log has no change of the key above what the target had at the first look. Then the target
-had every change of the key from before the first look, and its row differed all the same.
+A key differs for certain under three conditions. First, the key differs in two looks. Second, when the second look
+begins, the change log contains everything that the source had sent some time after the first look. That time is long
+enough for commits from before the first look to arrive where changes are read. Third, the change log has no change of
+the key above the position that the target had at the first look. Under these conditions the target had every change of
+the key from before the first look, and the key's row differed all the same.
 
-A correction publishes the rows of some keys again, as the source has them now. It is a batch of the change log, so the
-plan rule publishes it like any other change and nothing bypasses the protocol. The position of its changes is above
-every transaction of the table that was logged before the source was read, and below every later one. This is right
-because a logged change was committed before that, so the rows that were read contain it; later changes are newer and
-win.
+A correction publishes the rows of some keys again, as the source has them now. A correction is a batch of the change
+log, so the plan rule publishes it like any other change, and nothing bypasses the protocol. The changes of a correction
+get a position above every transaction of the table that was logged before the source was read, and below every later
+transaction. This order is right: the rows that were read contain every transaction logged before, and later
+transactions are newer.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class CellSum(NamedTuple):
 
 
 def add_sums(parts: Iterable[Mapping[int, CellSum]]) -> dict[int, CellSum]:
-    """Add up the cells of one side from its parts; cells without rows are absent."""
+    """Add up the cells of one side (source or target) from several parts; cells without rows are left out."""
     total: dict[int, CellSum] = {}
     for part in parts:
         for cell, one in part.items():
@@ -76,12 +78,15 @@ def add_sums(parts: Iterable[Mapping[int, CellSum]]) -> dict[int, CellSum]:
 
 
 def differing_cells(source: Mapping[int, CellSum], target: Mapping[int, CellSum]) -> list[int]:
-    """The cells whose rows differ between the sides, in order."""
+    """The cells whose rows differ between source and target, in order."""
     return sorted(cell for cell in source.keys() | target.keys() if source.get(cell) != target.get(cell))
 
 
 class DifferingKey(NamedTuple):
-    """A key (or a row of a table without key) and how it differs; *columns* differ in a row of both sides."""
+    """A key (or a row of a table without key) and how it differs.
+
+    *columns* are the differing columns, if both source and target have a row of this key.
+    """
 
     key: str
     kind: Kind
@@ -89,10 +94,10 @@ class DifferingKey(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The progress of a table when its two sides were compared (a *look*).
+    """The progress of a mirrored table when it was compared with its source (a *look*).
 
-    *batch* is the newest log batch of which the target shows all changes. *highest* is the newest change of the table
-    in these batches, as ``epoch ordinal:position``; None if there is none.
+    *batch* is the newest batch of the change log of which the target shows all changes. *highest* is the newest change
+    of the table in the batches up to *batch*, as ``epoch ordinal:position``; None if there is none.
     """
 
     batch: int
@@ -104,18 +109,18 @@ class Proof:
     """The result of comparing one table with its source.
 
     Attributes:
-        at: the progress of the table at the first look; the result holds for that look or a later one.
-        source: what the source's rows were read from.
-        target_version: the version of the target's Delta table in the first look; None if there is no table.
-        rows_source: rows of the source in the first look; *rows_target* of the target.
-        cells: parts that were compared; *cells_differing* of them were divided down to keys.
-        looks: the number of looks at the table.
-        counts: keys that differ for certain, by kind; rows, for a table without key.
+        at: the progress of the table at the first look (comparison); the result holds for this or a later progress.
+        source: from what the source's rows were read.
+        target_version: the version of the target's Delta table in the first look; None if the table does not exist.
+        rows_source: rows of the source in the first look; *rows_target* is the number for the target.
+        cells: parts that were compared; *cells_differing* of them were compared key by key.
+        looks: how often source and target were compared.
+        counts: the number of keys that differ for certain, by kind; the number of rows, if the table has no key.
         columns: the number of differing rows by column.
-        keys: the first of these keys.
-        unproven: keys that are neither proved equal nor different.
-        reasons: why something is unproven, or that only one side has a column.
-        code: the code if the table could not be compared at all; else "".
+        keys: the first of the keys that differ for certain.
+        unproven: the number of keys that are neither proved to be equal nor proved to differ.
+        reasons: why keys are unproven, or that only one side has a column.
+        code: the code of the problem if the table could not be compared at all; empty if it was compared.
     """
 
     at: Position
@@ -136,7 +141,10 @@ class Proof:
 
     @property
     def verdict(self) -> ProofVerdict:
-        """A certain difference outweighs undecided keys, and with undecided keys nothing is equal."""
+        """DIFFERENT if a key differs for certain; UNPROVEN if not, but some key is unproven; EQUAL in all other cases.
+
+        If the table could not be compared at all, the verdict is UNPROVEN.
+        """
         if self.differing:
             return ProofVerdict.DIFFERENT
         return ProofVerdict.UNPROVEN if self.unproven or self.code else ProofVerdict.EQUAL
@@ -148,7 +156,7 @@ class Proof:
 
     @property
     def rows(self) -> int:
-        """The number of keys of both sides together; 0 if the table could not be compared at all."""
+        """The number of keys of source and target together; 0 if the table could not be compared at all."""
         return self.equal + self.differing + self.unproven if not self.code else 0
 
     @property
@@ -158,7 +166,7 @@ class Proof:
         return max(0, self.rows_source - (self.differing - ours) - self.unproven) if not self.code else 0
 
     def document(self) -> dict[str, Any]:
-        """The proof as plain JSON values, without the keys, which may be many."""
+        """The proof as plain JSON values. The keys are left out, because they may be many."""
         return {
             "verdict": str(self.verdict),
             "code": self.code,
@@ -182,7 +190,7 @@ class Proof:
 
 
 def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: int | None, open_fragments: int) -> str:
-    """Why the change log may lack a change from before a comparison; "" when it contains all of them."""
+    """Why the change log may lack a change from before a comparison; empty if it has all these changes."""
     unread = sorted(name for name, end in ends.items() if bound.get(name, 0) < end)
     if unread:
         return f"the source had sent more than is in the change log: {', '.join(map(repr, unread[:3]))}"
@@ -194,7 +202,7 @@ def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: in
 
 
 def common_type(one: str, other: str) -> str | None:
-    """The type at the target that holds all values of both types exactly; None if there is none."""
+    """The target type that holds all values of both types exactly; None if there is no such type."""
     if one == other:
         return one
     (family, a), (other_family, b) = _wide(one), _wide(other)
@@ -225,7 +233,7 @@ CORRECTABLE = (Kind.MISSING, Kind.EXTRA, Kind.DIFFERENT)
 def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     """The keys whose rows a correction publishes; *keyed* is whether the table has a key.
 
-    Raises ``REPAIR_REFUSED`` if no correction makes the table equal.
+    Raises ``REPAIR_REFUSED`` if no correction can make the table equal to its source.
     """
     keys = tuple(key.key for key in proof.keys if key.kind in CORRECTABLE)
     reason = ""
@@ -243,10 +251,11 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
 
 
 def position_above(highest: str | None, stream_from: str | None, *, removes: bool) -> str:
-    """The position that a correction's change gets in the newest epoch of a table's stream.
+    """The position that a correction's change gets in the newest stream of a table.
 
-    It is above the transaction of *highest*, and above *stream_from* (from where changes count over the initial load),
-    but below any later transaction. Raises ``REPAIR_REFUSED`` if no change of the table was ever logged.
+    The position is above the transaction of *highest*, and above *stream_from* (the position from which changes are
+    published over the initial load), but below any later transaction. Raises ``REPAIR_REFUSED`` if no change of the
+    table was ever logged.
     """
     if highest is None:
         raise TerminalError(

@@ -1,21 +1,23 @@
 """The protocol that publishes one table: intend, stage, seal, rename, confirm.
 
-It is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next state with the
-next request. It does no I/O and reads no clock. So the runtime drives many tables in parallel, and a test, the
-explorer, drives every interleaving of several writers through the same function.
+The protocol is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next
+state with the next request. It does no I/O and reads no clock. So the runtime runs the protocol for many tables in
+parallel, and the explorer, a test, runs every interleaving of several writers through the same function.
 
-A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to the part that computes and
-stages rows. A *reply* says what is known of its outcome.
+A *request* goes to the ledger (compare-and-set on the row's version), to the store of the landing zone, or to the part
+that computes and stages rows. A *reply* is what is known of the outcome of a request.
 
-Why it is safe:
+Why the protocol is safe:
 
-* A compare-and-set *seal* binds the content to its numbers before the first rename.
-* A rename consumes its source, and only the sealed object, named with its ETag, can become the number.
-* Numbers follow each other, so a higher number proves a lower one.
-* Staging is inside the table's folder and is deleted with it.
-* The next owner of the row finishes any crash. Staged objects of a loser are garbage that nothing refers to.
-* The folder is known by its marker's id and, once established, by the marker's ETag. A creation that arrives late can
-  put our id into another folder, but never the same object.
+* The *seal*, a compare-and-set, binds the content to its file numbers before the first rename.
+* A rename consumes the staged object, and only the sealed object, named with its ETag, can become the file with the
+  number.
+* File numbers follow each other without a gap, so a higher number proves a lower one.
+* Staged objects are inside the table's folder and are deleted with the folder.
+* The next owner of the ledger row finishes what a crashed process began. Staged objects of a process that lost the row
+  are garbage that nothing refers to.
+* The table's folder is known by the id in its marker and, once the table is established, by the marker's ETag. A
+  request to create the marker that arrives late can put our id into a new folder, but can never make the same object.
 * A table is established only when its first files are staged. So no folder with metadata waits without a data file
   (F-92), and a publication without files writes nothing to the store.
 """
@@ -45,7 +47,7 @@ METADATA_CHANGED = "METADATA_CHANGED"
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One staged object: its name, its bytes (*etag*) and its rows (*digest*)."""
+    """One staged object: its name, the ETag of its bytes, and the digest of its rows."""
 
     object_name: str
     etag: str
@@ -58,10 +60,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The content of the next intent: changes up to a log batch, or some chunks of an initial load.
+    """What an intent is going to publish: changes up to a batch of the change log, or some chunks of an initial load.
 
-    If transactions are held back, the changes are those above *position_from* and up to *position_to*; None means
-    unbounded.
+    If transactions are held back until they are complete, the changes are those above *position_from* and up to
+    *position_to*; None means no limit.
     """
 
     kind: Literal["changes", "load"]
@@ -73,9 +75,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a table publishes next, recorded before any file is made; a table has at most one.
+    """What a table publishes next, recorded before any file is made; a table has at most one intent.
 
-    *manifest* is None until sealed; its file *i* has the number ``first_number + i``.
+    *manifest* is None until the intent is sealed, that is, until its files are fixed. File *i* of the manifest gets the
+    number ``first_number + i``.
     """
 
     first_number: int
@@ -88,10 +91,10 @@ class Intent:
 class TableRow:
     """The columns of a table's ledger row that the protocol needs; every write checks *version* and increments it.
 
-    *established* means that the folder in the landing zone was created; *marker_etag* is the ETag of its marker object
-    then. *confirmed* is the highest published file number. The target has all changes of the batches up to
-    *published_batch*, or only those up to *published_position* if that is not None. *resetting*: a reset is open whose
-    new generation has not begun, so nothing may be published.
+    *established* is True once the folder in the landing zone was created; *marker_etag* is the ETag that its marker
+    object then had. *confirmed* is the highest published file number. If *published_position* is None, the target has
+    all changes of the batches up to *published_batch*; if not, only those up to that position. *resetting* is True
+    while a reset is open and the next generation of the table has not begun, so that nothing may be published.
     """
 
     version: int
@@ -108,7 +111,10 @@ class TableRow:
 
     @property
     def intended(self) -> int:
-        """The highest file number that may be visible; an intent that is not sealed has sent nothing yet."""
+        """The highest file number that may be visible.
+
+        An intent that is not sealed does not count, because nothing was renamed.
+        """
         sealed = () if self.intent is None else self.intent.manifest or ()
         return self.confirmed + len(sealed)
 
@@ -118,31 +124,44 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class CreateMarker:
-    """Store: create ``_incarnation.json`` if absent; repeated while unknown, then read back."""
+    """Request to the store: create ``_incarnation.json`` unless it exists.
+
+    The request is repeated while its outcome is unknown; then the file is read back.
+    """
 
     incarnation: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadMarker:
-    """Store: read the folder's ``_incarnation.json``; reply :class:`Marker` or :class:`Unknown`."""
+    """Request to the store: read ``_incarnation.json`` of the table's folder.
+
+    The reply is :class:`Marker` or :class:`Unknown`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class CreateMetadata:
-    """Store: create ``_metadata.json`` if absent; repeated while unknown, then read back."""
+    """Request to the store: create ``_metadata.json`` unless it exists.
+
+    The request is repeated while its outcome is unknown; then the file is read back.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ReadMetadata:
-    """Store: compare the folder's ``_metadata.json`` with ours; reply :class:`Metadata` or :class:`Unknown`."""
+    """Request to the store: compare ``_metadata.json`` of the table's folder with ours.
+
+    The reply is :class:`Metadata` or :class:`Unknown`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Establish:
-    """Ledger, compare-and-set: folder, marker and metadata are in place; only this marker object is ours.
+    """Request to the ledger, by compare-and-set: record that folder, marker and metadata exist.
 
-    The staged files of the open intent are sealed next.
+    From then on, only a folder with exactly this marker object is ours. The staged files of the open intent are sealed
+    next.
     """
 
     version: int
@@ -151,14 +170,17 @@ class Establish:
 
 @dataclass(frozen=True, slots=True)
 class FindWork:
-    """Ask gate and ledger for the next work of this row; reply :class:`WorkFound` or :class:`CannotStage`."""
+    """Ask the gate (may the table publish?) and the ledger for the table's next work.
+
+    The reply is :class:`WorkFound` or :class:`CannotStage`.
+    """
 
     row: TableRow
 
 
 @dataclass(frozen=True, slots=True)
 class Intend:
-    """Ledger, compare-and-set: record this as the table's open intent."""
+    """Request to the ledger, by compare-and-set: record this as the table's open intent."""
 
     version: int
     intent: Intent
@@ -166,14 +188,17 @@ class Intend:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Compute the intent's rows and create its staged objects; reply :class:`Staged` or :class:`CannotStage`."""
+    """Request to compute the intent's rows and create its staged objects.
+
+    The reply is :class:`Staged` or :class:`CannotStage`.
+    """
 
     row: TableRow
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Ledger, compare-and-set: bind the staged objects to the intent's numbers."""
+    """Request to the ledger, by compare-and-set: bind the staged objects to the intent's file numbers."""
 
     version: int
     manifest: tuple[StagedFile, ...]
@@ -181,14 +206,14 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Store: rename the sealed object to its number, conditional on its ETag and on the number being free."""
+    """Request to the store: rename the sealed object to its number, if the ETag matches and the number is free."""
 
     number: int
     file: StagedFile
 
 
 class FilePlace(Enum):
-    """The places of a file in the order in which it moves; probes follow this order, never backwards."""
+    """The places of a file in the order in which the file moves; probes follow this order, never backwards."""
 
     SOURCE = "staging"
     FINAL = "final"
@@ -198,7 +223,10 @@ class FilePlace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Store: look for a number (or a sealed object) at one place; reply :class:`Seen` or :class:`Unknown`."""
+    """Request to the store: look for a file number (or a sealed object) at one place.
+
+    The reply is :class:`Seen` or :class:`Unknown`.
+    """
 
     place: FilePlace
     number: int
@@ -207,14 +235,20 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Ledger, compare-and-set: all files of the open intent were seen; the confirmed number and batch move on."""
+    """Request to the ledger, by compare-and-set: record that all files of the open intent were seen.
+
+    The highest confirmed file number and the published batch advance.
+    """
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Store: remove staged objects of confirmed numbers; any reply, safety needs no cleaning."""
+    """Request to the store: remove staged objects of confirmed numbers.
+
+    Any reply is accepted, because safety does not depend on this cleaning.
+    """
 
     generation: int
     confirmed: int
@@ -244,19 +278,19 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The ledger's row after our write or acquisition: this process owns the row."""
+    """Reply: the ledger row after a write or :class:`Acquire` by this process, which owns the row."""
 
     row: TableRow
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A request is over whose result does not matter, or is read back by the next request."""
+    """Reply to a request whose outcome does not matter, or is read back by the next request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The incarnation id in the table's folder and the ETag of the object that holds it; None without a marker."""
+    """Reply to :class:`ReadMarker`: the id in the folder's marker and the marker's ETag; both None without a marker."""
 
     incarnation: str | None
     etag: str = ""
@@ -264,28 +298,28 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Whether ``_metadata.json`` is there and names our keys in our order."""
+    """Reply to :class:`ReadMetadata`: whether ``_metadata.json`` exists and names our key columns in our order."""
 
     matches: bool
 
 
 @dataclass(frozen=True, slots=True)
 class WorkFound:
-    """The next work; None when there is none or the gate does not pass."""
+    """Reply to :class:`FindWork`: the next work; None if there is none, or the gate does not let the table publish."""
 
     work: Work | None
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The staged and validated objects, in file order; empty when the plan publishes nothing."""
+    """Reply to :class:`Stage`: the staged and validated objects in file order; empty if there is nothing to publish."""
 
     files: tuple[StagedFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CannotStage:
-    """The new or existing rows cannot be published as they are: the table has to stop."""
+    """Reply: the new rows, or rows of the target, cannot be published as they are, so the table has to stop."""
 
     code: str
     what: str
@@ -293,24 +327,24 @@ class CannotStage:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """The store reports that this request did the rename."""
+    """Reply to :class:`Rename`: the store reports that this request did the rename."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenameRefused:
-    """The store refused the rename: the staged object has another ETag, or the number is taken."""
+    """Reply to :class:`Rename`: the store refused; the staged object has another ETag, or the number is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The ETag and the digest of the object at the place; both None when nothing is there."""
+    """Reply to :class:`Probe`: ETag and digest of the object at the place; both None if no object is there."""
 
     etag: str | None = None
     digest: str | None = None
 
     @property
     def there(self) -> bool:
-        """Whether anything is at the place."""
+        """Whether an object is at the place."""
         return self.etag is not None
 
 
@@ -332,7 +366,7 @@ Reply = (
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a table's publisher. Plain values only: it can be copied, hashed and resumed."""
+    """The state of the protocol for one table. It has plain values only, so it can be copied, hashed and resumed."""
 
     request: Request
     row: TableRow | None = None
@@ -347,15 +381,16 @@ class State:
 
 
 def start() -> State:
-    """The initial state of a publisher: its first request is :class:`Acquire`."""
+    """The initial state of the protocol: its first request is :class:`Acquire`."""
     return State(Acquire())
 
 
 def step(state: State, reply: Reply) -> State:
-    """The state after a reply; its ``request`` is the next request.
+    """Compute the state after a reply; its ``request`` is the next request.
 
-    If another process owns the row now, or a ledger write's outcome is unknown, the next request is :class:`Acquire`;
-    its new version makes a late write fail. An unknown rename is probed; an unknown read or create is repeated.
+    If another process owns the row now, or the outcome of a ledger write is unknown, the next request is
+    :class:`Acquire`. The new version of the row then makes a late write fail. A rename with unknown outcome is probed;
+    a read or create with unknown outcome is repeated.
     """
     request = state.request
     match request, reply:

@@ -1,15 +1,15 @@
 """The protocol that resets one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
 
-A table is dropped at the target and rebuilt when its key, type or folder must change, or when it cannot be corrected
-(F-72, F-75, F-85, F-87, F-89). It may also be dropped for good (F-71). :func:`step` is pure, so the runtime drives it
-and tests interleave it.
+A table is dropped at the target and rebuilt if its key, type or folder must change, or if the table cannot be corrected
+(F-72, F-75, F-85, F-87, F-89). A table may also be dropped for good (F-71). :func:`step` is pure, so that the same code
+runs in a job and in tests with every order of events.
 
-Each arrow has one ledger record, set by compare-and-set, so the next run continues from the last one. Repeating a step
-is safe. Only a delete that arrives late does harm: it also deletes the new generation's marker, so the publisher stops
-with INCARNATION_CHANGED and considers nothing published (I12).
+Each stage has one ledger record, set by compare-and-set, so the next run continues from the last recorded stage.
+Repeating a step is safe. Only a delete that arrives late does harm: it also deletes the marker of the new generation,
+so publishing stops with INCARNATION_CHANGED and considers nothing published (I12).
 
-A reset belongs to its request (G-30): an open one is continued, no matter which run began it, and a finished one is
-never begun again.
+A reset belongs to the request that began it (G-30). A reset that is open is continued, no matter which run began it. A
+request whose reset is finished never begins another one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESET_OPEN = "RESET_OPEN"
 
 
 class ResetStage(Enum):
-    """The stages of a reset, in this order; the ledger has the last one that was reached."""
+    """The stages of a reset, in this order; the ledger has the last stage that was reached."""
 
     REQUESTED = "RESET_REQUESTED"
     FOLDER_DELETED = "FOLDER_DELETED"
@@ -43,8 +43,9 @@ class ResetStage(Enum):
 class ResetRow:
     """The columns of a table's ledger row that its reset needs; every write checks *version* and increments it.
 
-    *drops*: the table is dropped for good. *absent*: one look showed the target without the table. *rebuilt*: the first
-    rows are all published. *has_files*: at least one file of the new generation is, so the target creates the table.
+    *drops* is True if the table is dropped for good. *absent* is True if one look showed the target without the table.
+    *rebuilt* is True once the first rows are all published. *has_files* is True once at least one file of the new
+    generation is published, from which Fabric creates the target table.
     """
 
     version: int
@@ -57,7 +58,7 @@ class ResetRow:
 
 
 class Sight(Enum):
-    """What was seen of the table at the target."""
+    """Reply to :class:`LookForTable`: whether the target has the table."""
 
     THERE = "there"
     ABSENT = "absent"
@@ -73,16 +74,20 @@ class Sight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ledger: what is the state of this request, now recorded? Reply :class:`Answer` or :class:`Unknown`."""
+    """Request to the ledger: look up the state of the operator's request.
+
+    The reply is :class:`Answer` or :class:`Unknown`.
+    """
 
     request: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFolders:
-    """Store: delete the folders with their content; reply :attr:`Answer.DELETED`, :class:`InUse` or :class:`Unknown`.
+    """Request to the store: delete the table's landing zone folders with their content.
 
-    Not sent when the row's version has changed; then the reply is :class:`Lost`.
+    The reply is :attr:`Answer.DELETED`, :class:`InUse` or :class:`Unknown`. If the version of the ledger row has
+    changed, nothing is deleted and the reply is :class:`Lost`.
     """
 
     version: int
@@ -91,14 +96,17 @@ class DeleteFolders:
 
 @dataclass(frozen=True, slots=True)
 class LookForTable:
-    """Target: is the table there? Reply :class:`Sight`."""
+    """Request to the target: does the table exist there? The reply is :class:`Sight`."""
 
     row: ResetRow
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Ledger, compare-and-set: the next record; with :attr:`ResetStage.REBUILDING` the new generation begins."""
+    """Request to the ledger, by compare-and-set: record the next stage.
+
+    With :attr:`ResetStage.REBUILDING` the new generation of the table begins.
+    """
 
     version: int
     to: ResetStage
@@ -107,14 +115,17 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Publish the table's first rows: its load, or what the log contains; reply :class:`Rebuilt`."""
+    """Request to publish the table's first rows, from its initial load or the change log.
+
+    The reply is :class:`Rebuilt`.
+    """
 
     row: ResetRow
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """No further request. *waits_for* is what a later run has to find; empty when the reset is over."""
+    """No further request. *waits_for* is the condition for a later run to continue; empty when the reset is over."""
 
     waits_for: str = ""
 
@@ -137,14 +148,17 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """A folder cannot be deleted yet, because the target still uses it (F-73)."""
+    """Reply to :class:`DeleteFolders`: a folder cannot be deleted yet, because Fabric still uses it (F-73)."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """Rebuilding was tried; *what* is what it still waits for, if anything. The ledger shows whether it is complete."""
+    """Reply to :class:`Rebuild`: rebuilding was tried; the ledger shows whether it is complete.
+
+    *what* is what rebuilding still waits for; empty if it waits for nothing.
+    """
 
     what: str = ""
 
@@ -155,7 +169,7 @@ Reply = Answer | ResetRow | Lost | Unknown | InUse | Sight | Rebuilt
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of one run of a reset. Plain values only: it can be copied, hashed and resumed."""
+    """The state of one run of a reset. It has plain values only, so it can be copied, hashed and resumed."""
 
     request: Request
     row: ResetRow | None = None
@@ -164,15 +178,15 @@ class State:
 
 
 def start(request: str = "") -> State:
-    """The initial state of a run; without a *request* it continues an open reset."""
+    """The initial state of a run. Without a *request* id, the run continues the reset that is open."""
     return State(Ask(request) if request else Acquire())
 
 
 def step(state: State, reply: Reply) -> State:
-    """The state after a reply; its ``request`` is the next request.
+    """Compute the state after a reply; its ``request`` is the next request.
 
-    If another process owns the row now, or a write's outcome is unknown, the next request is :class:`Acquire`. A delete
-    with unknown outcome waits for the next run, which repeats it.
+    If another process owns the ledger row now, or the outcome of a write is unknown, the next request is
+    :class:`Acquire`. If the outcome of a delete is unknown, this run ends, and the next run repeats the delete.
     """
     request = state.request
     match request, reply:

@@ -1,7 +1,7 @@
-"""The losses with which a mirrored table continues.
+"""Losses: rows or changes that a mirrored table lacks, or may lack, while it continues to be published.
 
-A loss does not stop the table. But its code is in every report and changes the exit code, so that no run with a loss
-looks complete. :mod:`open_mirroring.codes` says what each code means.
+A loss does not stop the table. But the code of the loss is in every report and changes the exit code, so that no run
+with a loss looks complete. :mod:`open_mirroring.codes` explains each code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stops that extraction or planning sets on a table.
+"""Stops that reading or planning sets on a table.
 
-Such a stop concerns one table. Its changes are still read and logged, and the other tables continue.
-:mod:`open_mirroring.codes` says what each code means.
+Such a stop concerns one table. The changes of a stopped table are still read and logged, and the other tables continue
+to be published. :mod:`open_mirroring.codes` explains each code.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ FILTER_UNDECIDED = "FILTER_UNDECIDED"  # G-193
 
 
 def unhashed_text(columns: Sequence[str], among: str = "the table") -> str:
-    """The text of a stop: `hash` lists *columns* that no table of *among* has, so real ones may be unhashed."""
+    """Format the text of a stop: the setting `hash` lists *columns* that no table has.
+
+    A column whose name is misspelled in `hash` would be published without hashing. *among* is the phrase for the tables
+    that were searched.
+    """
     why = f"no column of {among} is called so: one that is spelled otherwise lands in clear"
     return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"

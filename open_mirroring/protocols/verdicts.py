@@ -1,6 +1,7 @@
 """The verdicts and codes of reconciliation, and which tables may publish now.
 
-Pure; a problem of one table never holds another one (I24). :mod:`open_mirroring.codes` says what each code means.
+The functions are pure. A problem of one table never keeps another table from publishing (I24).
+:mod:`open_mirroring.codes` explains each code.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ UNREACHABLE, CHANGED_MEANWHILE = "UNREACHABLE", "CHANGED_MEANWHILE"
 
 
 class Verdict(Enum):
-    """What a table may do: PASS publish, HOLD wait without an operator, STOP wait for an operator's decision.
+    """What a table may do: PASS and LOSSES publish, HOLD waits without an operator, STOP waits for an operator.
 
-    LOSSES: publish as with PASS, but some of the table's changes are missing.
+    LOSSES means that some changes of the table are missing at the target.
     """
 
     PASS = "PASS"
@@ -50,7 +51,7 @@ class Verdict(Enum):
 
 
 class Backlog(NamedTuple):
-    """Confirmed files that the target has not applied: number, bytes, and time of the oldest confirmation."""
+    """Confirmed files that Fabric has not applied: their number and bytes, and the time of the oldest confirmation."""
 
     files: int = 0
     bytes: int = 0
@@ -61,10 +62,11 @@ class Backlog(NamedTuple):
 class Finding:
     """The verdict on a table and its evidence.
 
-    *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are confirmed
-    numbers that are missing without a purge. *notes* are shown in reports and change nothing. *losses* are reported
-    with every verdict; they decide it only if nothing holds or stops the table. *left_over* is False when no staged
-    object of an earlier run was seen. *at* is when the landing zone was inspected.
+    *evidence* holds plain JSON values. *applied* is the highest file number that counts as applied by Fabric. *lost*
+    are confirmed file numbers whose files are missing although Fabric did not purge them. *notes* are shown in reports
+    and change nothing. *losses* are reported with every verdict; they make the verdict LOSSES only if nothing holds or
+    stops the table. *left_over* is False if the inspection saw no staged object of an earlier run. *at* is when the
+    landing zone was inspected.
     """
 
     verdict: Verdict
@@ -81,16 +83,17 @@ class Finding:
 
     @property
     def next_step(self) -> str:
-        """The next step for an operator; empty when there is none."""
+        """The next step for an operator; empty if there is nothing to do."""
         if self.verdict is Verdict.PASS:
             return ""
         return next_step_of(self.code)
 
 
 class DeepFinding(NamedTuple):
-    """A defect that the deep check found; *table* is None when it concerns the change log itself.
+    """A defect that the deep check found; *table* is None if the defect concerns the change log itself.
 
-    *evidence* holds plain JSON values: ``count`` is the number of problems with this code, ``problems`` has the first.
+    *evidence* holds plain JSON values: ``count`` is the number of problems with this code, ``problems`` lists the first
+    ones.
     """
 
     table: str | None
@@ -100,14 +103,14 @@ class DeepFinding(NamedTuple):
 
     @property
     def stops(self) -> bool:
-        """Whether the table must stop. Temporary problems, and those of the change log, stop no table."""
+        """Whether the table must stop. Temporary problems, and problems of the change log itself, stop no table."""
         return self.table is not None and self.code not in having(Trait.PASSES)
 
 
 class GateResult(NamedTuple):
     """Which tables may publish, wait, or are stopped; the values of *held* and *stopped* are ``CODE: problem``.
 
-    A table with losses passes, because waiting does not restore what is missing.
+    A table with losses may publish, because waiting would not restore what is missing.
     """
 
     passing: tuple[str, ...]

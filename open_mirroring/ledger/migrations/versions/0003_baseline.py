@@ -1,8 +1,8 @@
-"""The baseline: the tables of the first version to be released.
+"""The baseline: the revision of the ledger's tables in the first version to be released.
 
-It makes nothing: a new ledger gets the newest tables from :mod:`open_mirroring.ledger.tables` and the newest revision.
-The first migration follows this one. Until the release a change of the tables raises the baseline's own number, so that
-a ledger of an earlier state is refused, and not misread.
+This migration changes nothing: a new ledger gets the newest tables from :mod:`open_mirroring.ledger.tables`, and is
+marked with the newest revision. The first real migration follows the baseline. Until the release, every change of the
+tables raises the number of the baseline itself, so that a ledger with earlier tables is refused, and not misread.
 """
 
 revision = "0003"
@@ -10,4 +10,4 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Nothing to do."""
+    """Does nothing, because the baseline changes no table."""
