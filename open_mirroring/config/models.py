@@ -390,11 +390,12 @@ class Mirror(Section):
         return () if self.hash is None else self.hash.columns
 
     def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
-        """Names of columns to be hashed, each group with the tables of which at least one must have the column (G-122).
+        """Return names of columns to be hashed, in groups, each with the tables searched for its names (G-122).
 
-        A name that no table has is probably misspelled, and the intended column would be published in clear text. The
-        mirror's names apply to all its tables, a pattern's to the tables found by it. Columns that no table reads are
-        left out.
+        A name that none of its group's tables has is probably misspelled: the intended column would be published in
+        clear text. One group has the names that the mirror file hashes in all tables. Each other group has the names
+        that a table pattern hashes, with the tables found by the pattern. Names that the tables' settings exclude from
+        reading are left out.
         """
         claims = [(plain_names(self._hashed), [*self.tables])]
         for entry in self.entries:
@@ -467,7 +468,7 @@ class Mirror(Section):
 
     @property
     def asks_status(self) -> bool:
-        """Whether the target's status is requested from the Fabric REST API (``gate.status``)."""
+        """Whether the mirrored database's status is asked of Fabric's REST API (`gate.status` in the mirror file)."""
         return self.landing_zone.store == "onelake" and self.gate.status != "none"
 
     def loads_of_task(self, table: Table) -> bool:
