@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """Make ``import pandas`` fail inside the block, unless pandas is already loaded; it works again afterwards."""
+    """Make ``import pandas`` fail inside the block, unless pandas is already loaded. After the block it works again."""
     if "pandas" in sys.modules:
         yield
         return

@@ -111,7 +111,7 @@ class FabricTarget:
         )
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the target lists the table of this folder; None if it does not answer, or cannot show it."""
+        """Whether Fabric lists the table of this landing zone folder; None if Fabric does not answer or show it."""
         try:
             look = self._look()
         except TransientError:
@@ -193,7 +193,10 @@ class NoWatch:
 
 
 def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
-    """Choose how to see the target's tables: the folder in the mirror file if it is set, else status calls."""
+    """Choose how the target's tables are seen: in the folder of Delta tables in the mirror file, or by status calls.
+
+    Status calls are used if the mirror file names no folder of Delta tables.
+    """
     tables = mirror.landing_zone.tables
     if tables is not None:
         return TablesFolder(folder_place(mirror, tables))

@@ -24,7 +24,7 @@ class Salt:
 
     @cached_property
     def check(self) -> str:
-        """The check value: equal for equal salts, and slow to compute, so that guessing salts is expensive."""
+        """The check value of the salt: equal for equal salts, and slow to compute, so that guessing is expensive."""
         return hashlib.pbkdf2_hmac("sha256", self.secret.encode(), b"open_mirroring salt check", _ROUNDS)[:16].hex()
 
     def hash(self, text: str) -> str:

@@ -1,6 +1,7 @@
 """Inspects a mirror without Spark: compares ledger, landing zone and target, and gives each table a verdict.
 
-The gate, the publish job, the reconcile task and the command line all use it, so they see the same.
+The gate, the publish job, the reconcile task and the command line all use this inspection, so they see the same
+verdict.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ def declare_tables(
     *,
     keep: bool = True,
 ) -> dict[str, str]:
-    """Register the mirror's tables in the ledger, those that joined by a pattern included (G-70).
+    """Register the mirror's tables in the ledger, including tables that joined by a pattern (G-70).
 
-    Returns their ids by source name. With *keep* False the transaction is rolled back. Raises ``MIRROR_CLASH`` if the
-    file names another landing zone than the ledger (G-175), ``ARGUMENT_INVALID`` if a name in *only* is unknown, and
-    the errors of :func:`declare`.
+    Returns the tables' ids by source name. With *keep* False the transaction is rolled back. Raises ``MIRROR_CLASH``
+    if the mirror file names another landing zone than the ledger (G-175), ``ARGUMENT_INVALID`` if a name in *only* is
+    unknown, and the errors of :func:`declare`.
     """
     refuse_other_zone(mirror, ledger, zone)
     declare_joined(mirror, ledger)
@@ -64,7 +65,7 @@ def declare_tables(
 
 
 def declaration(table: Table) -> TableDeclaration:
-    """The settings of a table that must not change later without a check, as the ledger keeps them."""
+    """Return the settings of a table that must not change later without a check, in the form of the ledger."""
     text = None if table.text_format is None else table.text_format.to_json()
     chosen = table.chosen
     types = tuple((name, landing) for name in table.key if (landing := chosen.type_of(name)) is not None)
@@ -83,12 +84,13 @@ def inspect_mirror(
     record: bool = True,
     losses: LossReport | None = None,
 ) -> dict[str, Finding]:
-    """Inspect every table of a mirror; return the findings by source name, and record them with their evidence.
+    """Inspect every table of a mirror. Return the findings by source name, and record them with their evidence.
 
-    It lists the landing zone once and asks the target at most once (R-04), so it is cheap for many tables. A table
-    costs a call of its own only if its marker or metadata changed since the last look. *losses* are read here unless
-    given. Raises ``MIRROR_CLASH`` if another mirror publishes to this zone (G-175), ``CHANGED_MEANWHILE`` if other
-    runs kept changing a table, and the errors of ledger, store and mirror file.
+    The inspection lists the landing zone once and asks Fabric for the status at most once (R-04), so it is cheap for
+    many tables. A table needs a call of its own only if its marker file or metadata file changed since the last
+    inspection. *losses* are read from the ledger unless given. Raises ``MIRROR_CLASH`` if another mirror publishes to
+    this landing zone (G-175), ``CHANGED_MEANWHILE`` if other runs kept changing a table, and the errors of ledger,
+    store and mirror file.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
@@ -134,7 +136,7 @@ class _Looking:
         """Other mirrors that the markers and newest files of the folders name."""
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
-        """The findings by source name. Where the first look finds a stop, a second look decides."""
+        """The findings by source name. If the first look at a table finds a stop, a second look decides."""
         findings = self._once(tables)
         # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees, which
         # asks for what the listing lacks: two listings may be stale alike (I22).
@@ -260,10 +262,11 @@ _COMMIT = re.compile("[0-9A-F]{20}")
 
 
 def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str, str]:
-    """Find loads that claim to contain more changes than the stream has reached; text by source table.
+    """Find initial loads that claim to contain more changes than the stream has reached; one message by source table.
 
-    Changes below a load's `stream_from` are skipped, because the load contains them. If that position was typed too
-    high, every change would be skipped. So nothing is published over the load until the stream has reached it (G-84).
+    Changes below an initial load's `stream_from` are skipped, because the initial load contains them. If `stream_from`
+    was set too high by mistake, every change would be skipped. So nothing is published over the initial load until the
+    stream has reached `stream_from` (G-84).
     """
     fresh = {state.source: state for state in tables if _may_be_ahead(state)}
     logged = reader.contents({s: state.row.published_batch for s, state in fresh.items()}, reader.mirror().committed)

@@ -1,7 +1,7 @@
 """Writes a re-created ledger: the tables and batches that :mod:`open_mirroring.reconciliation.rebuilding` decided on.
 
-It is written into a new database first, where the last publication of each table is planned again. Then :func:`adopt`
-copies all of it into the mirror's ledger, in one transaction.
+The ledger is first written into a new database, where the last publication of each table is planned again. Then
+:func:`adopt` copies all of the new database into the mirror's ledger, in one transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def write_tables(
     decisions: Mapping[str, Decision],
     records: Mapping[int, BatchRecord],
 ) -> dict[str, str]:
-    """Write every table as it was before its last publication, and every batch; returns table ids by source name."""
+    """Write every table with its state before its last publication, and every batch.
+
+    Return table ids by source name.
+    """
     ids: dict[str, str] = {}
     with ledger.begin() as db:
         db.execute(t.mirror.insert().values(name=mirror))
@@ -279,7 +282,10 @@ def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> No
 
 
 def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
-    """Copy a re-created ledger into an empty one (``COMMAND_REFUSED``), in one transaction with its audit entry."""
+    """Copy a re-created ledger into an empty ledger, in one transaction with its audit entry.
+
+    Raises ``COMMAND_REFUSED`` if the ledger to copy into is not empty.
+    """
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
         for table in (t.mirror, t.mirrored_table):
