@@ -1,4 +1,4 @@
-"""Keeps libraries from importing pandas: the product does not need it, and its import takes longer than most tasks."""
+"""Keeps libraries from importing pandas: the product does not need pandas, and the import is slower than most tasks."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Maintenance(Section):
 
 
 class Alerts(Section):
-    """Who is notified when a run fails or is late."""
+    """Who is notified when a run fails, or is late."""
 
     connection: ConnectionName | None = Field(
         default=None,

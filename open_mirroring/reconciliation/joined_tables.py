@@ -1,4 +1,4 @@
-"""Adds tables to a mirror that joined by a pattern: the file contains the pattern, the ledger the tables (G-70)."""
+"""Adds the tables that joined by a pattern to a mirror: its file has only the pattern, its ledger the tables (G-70)."""
 
 from __future__ import annotations
 

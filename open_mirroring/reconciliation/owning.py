@@ -112,7 +112,7 @@ def standing(mirror: Mirror, url: str | None = None) -> int:
 
 
 def owner_of(ledger: Engine, incarnation: str) -> str:
-    """The mirror in this ledger that has a table with this marker id; empty if there is none."""
+    """Return the mirror in this ledger that has a table whose folder has the id *incarnation*; empty if none has."""
     c = t.mirrored_table.c
     return t.first(ledger, sa.select(c.mirror).where(c.incarnation == incarnation)) or ""
 

@@ -237,10 +237,10 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
 def seal_last(
     ledger: Engine, mirror: str, folder: str, table: KnownTable, rest: Sequence[StagedFile], details: StagedDetails
 ) -> None:
-    """Record the last publication of the table at *folder* again: its published files, and the *rest* still to publish.
+    """Record the last publication of the table at *folder* again: its published files, and *rest*.
 
-    With no *rest* it is confirmed at once. Else the next run finds the published files by their digest, and renames the
-    rest.
+    *rest* are the files that are still to be published. If *rest* is empty, the publication is confirmed at once. If
+    not, the next run finds the published files by their digest, and renames the files in *rest*.
     """
     table_id, published = table.footer.table_id, PublishLedger(ledger, mirror)
     # They have left staging: no object has this name, and the protocol finds them by their digest.
@@ -298,7 +298,7 @@ def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Ma
 
 
 def refuse_known(db: Connection, mirror: str) -> None:
-    """Refuse a ledger that knows batches or published tables (``COMMAND_REFUSED``): it must not be overwritten."""
+    """Raise ``COMMAND_REFUSED`` if a ledger knows batches or published tables and so must not be overwritten."""
     m, c = t.mirror.c, t.mirrored_table.c
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))

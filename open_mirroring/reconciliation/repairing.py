@@ -22,7 +22,8 @@ def check_permitted(
     """Return the proof that the file *number* of a table may be published again, as a string for the audit.
 
     *not_applied* is an operator's statement how they know that the file was not applied. Raises ``REPAIR_REFUSED``,
-    with the reason and the next step, if neither Fabric nor this statement proves that.
+    with the reason and the next step, if the file is not lost or may have been applied, or if the table is stopped by
+    another code.
     """
 
     def refused(why: str, next_step: str) -> TerminalError:

@@ -38,9 +38,9 @@ def record_source_report(
 ) -> dict[tuple[str, str], str]:
     """Record what Qlik's control tables report. Return the new reports, as a string by (table, code).
 
-    *load* is the stream (one Qlik full load) to which the report belongs. DDL statements in the report are used for
-    two kinds of tables only: tables with changes in *batches*, and tables stopped over a column change that a
-    statement can explain.
+    *load* is the epoch of the stream whose changes the reported statements are compared with. DDL statements on
+    columns are used for two kinds of tables only: tables with changes in *batches*, and tables stopped until a column
+    change is explained.
     """
     with ledger.begin() as db:
         new = _record_signals(db, mirror, report.signals)

@@ -43,7 +43,10 @@ _HELD = {
 
 
 class Limits(NamedTuple):
-    """How many published files may wait at the target before a table is put on hold; None: any amount (I18)."""
+    """How much may wait at the target before a table is put on hold: published files, their bytes, and their age (I18).
+
+    None means that the amount is not limited.
+    """
 
     max_files: int | None = None
     max_bytes: int | None = None

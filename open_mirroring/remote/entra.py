@@ -96,7 +96,7 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """Tokens of one login for one audience, cached until shortly before they expire; safe for several threads."""
+    """Access tokens of one login for one audience, cached until shortly before expiry; safe for several threads."""
 
     def __init__(self, login: EntraLogin, audience: str, clock: Callable[[], float] = time.time) -> None:
         self._login, self._audience, self._clock = login, audience, clock

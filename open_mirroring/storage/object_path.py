@@ -81,7 +81,7 @@ class ObjectPath:
         return key[len(self.key) + 1 :] if self.key else key
 
     def is_file(self) -> bool:
-        """Whether an object has this name. The process caches the answer: an object does not become a folder."""
+        """Whether an object has this name. The process caches the answer: a folder does not become an object."""
         return bool(self.key) and _is_object(self.root, self.key)
 
     def is_dir(self) -> bool:
@@ -136,7 +136,7 @@ class ObjectPath:
         return Held(stat, start, content)
 
     def holding(self, held: Held) -> ObjectPath:
-        """This path with one version of its object fixed: if that was replaced, reading raises ObjectReplaced."""
+        """Return this path with *held* as the version to read. If it was replaced, reading raises ObjectReplaced."""
         return replace(self, held=MappingProxyType({**self.held, held.stat.name: held}))
 
 

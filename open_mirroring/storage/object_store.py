@@ -53,7 +53,7 @@ class ObjectStat(NamedTuple):
 
 
 class ObjectReplaced(TerminalError):
-    """Another object is now under the name of the one that was to be read: ``SOURCE_REWRITTEN``."""
+    """The error when an object was replaced by another of the same name before it was read: ``SOURCE_REWRITTEN``."""
 
 
 @dataclass(frozen=True)
