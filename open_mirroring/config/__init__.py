@@ -1,7 +1,7 @@
 """Reads mirror files, defines the settings that a mirror file may contain, and reports all mistakes in a file together.
 
-This package imports the names below only when they are first used: Spark workers use its connections without the import
-of all settings of mirror files.
+A name below is imported when it is first used. So a Spark worker can use connections of this package without importing
+the code for mirror files.
 """
 
 from importlib import import_module

@@ -57,7 +57,7 @@ def variable(name: str) -> str:
 def resolve(name: str) -> Connection:
     """Return the connection with this name.
 
-    Raises ``CONNECTION_INVALID`` when the connection's environment variable is not set, or its content is malformed.
+    Raises ``CONNECTION_INVALID`` when the connection's environment variable is not set or is malformed.
     """
     try:
         check_connection_name(name)
@@ -99,10 +99,7 @@ def parsed(name: str, text: str) -> Connection:
 
 
 def invalid(name: str, what: str) -> TerminalError:
-    """Build the error for the unusable connection *name*.
-
-    *what* describes the mistake, and must not contain the connection's content.
-    """
+    """Build the error for the unusable connection *name*; *what* is the mistake, without content of the connection."""
     return TerminalError(
         "CONNECTION_INVALID",
         f"the connection {name!r} cannot be used: {what}",

@@ -109,7 +109,7 @@ class Gate(Section):
 
 
 class Publish(Section):
-    """How rows are written to files, and what happens to a table when its structure changes or it is loaded again."""
+    """How rows are written to files, and what happens to a table when its structure changes or it is reset."""
 
     max_rows_per_file: Positive = Field(default=1_000_000, description="Rows of one published file at most.")
     compression: Compression = Field(
@@ -153,7 +153,7 @@ class Publish(Section):
 
 
 class Maintenance(Section):
-    """How long the change log and the audit trail are kept."""
+    """How long rows of the change log and entries of the audit trail are kept."""
 
     keep_days: Positive = Field(
         default=30,
@@ -199,14 +199,14 @@ class Spark(Section):
 
     @property
     def most_without_spark(self) -> int:
-        """The maximum number of bytes that a job processes without Spark; -1 means that it always uses Spark."""
+        """The maximum number of bytes that a job processes without Spark; -1 means that every job uses Spark."""
         if self.start_above == 0:
             return -1
         return int(self.start_above[:-1]) * {"m": 2**20, "g": 2**30}[self.start_above[-1]]
 
 
 class Prove(Section):
-    """How often `open-mirroring prove` compares a table with its source, and how long it waits and retries."""
+    """How often `open-mirroring prove` compares a table with its source, and how long it waits for late changes."""
 
     settle_seconds: Annotated[StrictInt, Field(ge=0)] | None = Field(
         default=None,

@@ -117,7 +117,7 @@ def target_folder(target: str) -> str:
 
 
 def check_target(target: str) -> str:
-    """Refuse a target that is not safe as a folder (F-02)."""
+    """Refuse a `target` of a table that is not safe as a folder name (F-02)."""
     target_folder(target)
     return target
 

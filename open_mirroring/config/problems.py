@@ -79,7 +79,7 @@ class ConfigError(TerminalError):
 
 
 class Mistake(NamedTuple):
-    """Why a setting is refused. *line* is set only if the mistake is not at the setting's own line."""
+    """Why a setting is refused. *line* is set only if the mistake is in another line than the setting."""
 
     path: SettingPath
     code: str

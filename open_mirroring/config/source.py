@@ -68,7 +68,7 @@ OffsetGaps = Literal["lost", "expected"]
 
 
 class AnySource(Section):
-    """Settings of every source, whatever its format and transport."""
+    """Settings that every source has, whatever its format and transport."""
 
     spells_by_reading: ClassVar[bool] = False
     """Whether rows have the columns that the table had when it was read, not when it changed (T-33)."""
@@ -109,7 +109,7 @@ class AnySource(Section):
 
     @property
     def text_encoding(self) -> str:
-        """The encoding of text files without a byte order mark (T-46)."""
+        """The encoding of text files that do not begin with a byte order mark (T-46)."""
         return str(getattr(self, "encoding", UTF8))
 
     @property
@@ -190,7 +190,7 @@ class InTopics(AnySource):
 
 
 class ChangeEvents(AnySource):
-    """Settings of change event streaming (SQL Server and Azure SQL), over any transport."""
+    """Settings of change event streaming (SQL Server and Azure SQL), whatever the transport is."""
 
     format: Literal["sqlserver-ces"] = Field(description="Change event streaming of SQL Server and Azure SQL.")
     database: str | None = Field(
@@ -222,7 +222,7 @@ class ChangeEvents(AnySource):
 
 
 class QlikTask(AnySource):
-    """Settings of a Qlik task, over any transport."""
+    """Settings of a Qlik task, whatever the transport is."""
 
     is_surveyed = True
 
@@ -239,7 +239,7 @@ class QlikTask(AnySource):
 
 
 class ChangeTables(QlikTask):
-    """Settings of Qlik's change tables, over any transport."""
+    """Settings of Qlik's change tables, whatever the transport is."""
 
     format: Literal["qlik-change-table"] = Field(description="Change tables of a Qlik task.")
     header_prefix: Annotated[str, StringConstraints(max_length=60)] = Field(
@@ -260,7 +260,7 @@ class ChangeTables(QlikTask):
 
 
 class Messages(QlikTask):
-    """Settings of Kafka messages of Qlik Replicate and Talend, over any transport."""
+    """Settings of messages of Qlik Replicate and Talend, whatever the transport is."""
 
     format: Literal["qlik-message"] = Field(description="Kafka messages of Qlik and Talend.")
     binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
@@ -380,7 +380,7 @@ FormatName = Literal["sqlserver-ces", "qlik-change-table", "qlik-message"]
 
 
 class RegisteredMessages(AnySource):
-    """Messages in a format that an installed package registers; the format has no settings of its own."""
+    """Messages in a format that an installed package registers. The format has no settings of its own."""
 
     format: str = Field(
         description="Name of a format of messages that an installed package registers.",

@@ -579,7 +579,10 @@ class Table(Section):
 
     @property
     def begins_with_load_of_task(self) -> bool:
-        """Whether the initial load is the full load that a Qlik task wrote as files before its changes (G-128)."""
+        """Whether the initial load is the full load that a Qlik task wrote as files before the task's changes.
+
+        Rule G-128.
+        """
         load = self.initial_load
         if not isinstance(load, ExportLoad):
             return False

@@ -84,7 +84,7 @@ class LivyApi(FabricCalls):
         """Return how a batch or statement ended, as a string; None while the batch or statement runs or waits."""
         session, _, is_statement = path.partition("/statements/")
         if is_statement and (end := self._over(session)):
-            # The statements of a session that died stay as they were, or are gone with it.
+            # If a session died, its statements keep their last state, or no longer exist.
             return end
         return self._over(path)
 

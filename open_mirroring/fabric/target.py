@@ -176,7 +176,7 @@ class TablesFolder:
         self._root = root
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the Delta table exists; None if the folder of all tables does not exist."""
+        """Whether the Delta table exists; None if the folder with the Delta tables of all tables does not exist."""
         if not self._root.is_dir():
             return None
         schema, table = split_table_folder(folder)

@@ -91,7 +91,7 @@ def row_hashes(rows: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
 
 
 def value_hashes(array: pa.Array, field: pa.Field) -> npt.NDArray[np.uint64]:
-    """Return a 64-bit hash of each value of a column, in the order of the values. The hash of NULL is 0.
+    """Return a 64-bit hash of each value of a column, in the order of the values. NULL has the hash 0.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that no landing zone file has.

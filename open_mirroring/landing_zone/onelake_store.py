@@ -64,7 +64,7 @@ class OneLakeCalls:
     def directory(self, folder: str) -> str:
         """Return the path of a folder for a listing request; the path starts with the item.
 
-        For "" it is the zone itself.
+        The folder "" is the zone itself.
         """
         if folder:
             _check(folder)

@@ -32,7 +32,7 @@ def decide_and_look(
 ) -> list[str]:
     """Carry out an operator's decision, then inspect the landing zone. Return sentences about both for the operator.
 
-    *form* and *action* are the same as in :func:`decide`.
+    *action* is the name of the operation. *form* has the fields of the decision, as :func:`decide` describes them.
     """
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
     # So that everyone sees at once whether the cause is still there.

@@ -58,8 +58,9 @@ class Marks(NamedTuple):
     """How far one table is.
 
     *highest_position* is ``epoch:major:minor:sub``, where *epoch* is the stream: one enabling of streaming or one Qlik
-    full load. It is None before the first change. *complete_position* is ``below epoch:major`` if changes wait for
-    complete transactions (C-34); if changes do not wait or the position is unknown, it is the reason.
+    full load. *highest_position* is None before the first change. *complete_position* is ``below epoch:major`` if
+    changes wait for complete transactions (C-34). If there is no complete position, *complete_position* contains the
+    reason.
     """
 
     highest_position: str | None
@@ -68,7 +69,7 @@ class Marks(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """How far reading of a topic partition was from its end, and from a loss, when the broker was last asked.
+    """How far a topic partition was read when the broker was last asked, and how near a loss of messages was.
 
     *behind* is the number of messages not read yet. *until_loss* is the number of messages between the oldest message
     that the broker keeps and the next message to be read. At 0 the broker deletes messages before they are read (I28).
@@ -242,7 +243,7 @@ class MirrorView:
 
     @property
     def last_commit(self) -> datetime | None:
-        """When the newest batch of the change log was committed."""
+        """When the newest batch of the change log was committed; None if there is no batch."""
         return self.batches[-1][2] if self.batches else None
 
     @property
@@ -275,7 +276,7 @@ class MirrorView:
 
     @property
     def stopped(self) -> tuple[str, ...]:
-        """The mirror's name if reading is stopped, then the names of the stopped tables."""
+        """The names of what is stopped: the mirror's name if reading the source is stopped, then the stopped tables."""
         tables = [table.source for table in self.tables if table.verdict is Verdict.STOP]
         return (*([self.mirror] if self.stop else []), *tables)
 

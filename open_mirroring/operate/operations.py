@@ -17,9 +17,9 @@ from open_mirroring.operate.arguments import Argument, argument, flag, positive,
 class Operation(NamedTuple):
     """Something that an operator can do with a mirror.
 
-    *about* is its help text. *job* is the job's module in ``spark_jobs``. *run* is the command's function, as
-    ``module:function`` in :mod:`spark_jobs.cli`; if *run* is empty, the command runs the job. *label* is the text on
-    buttons and forms of a decision; it is empty for an operation that is not a decision.
+    *about* is the operation's help text. *job* is the job's module in ``spark_jobs``. *run* is the command's function,
+    as ``module:function`` in :mod:`spark_jobs.cli`; if *run* is empty, the command runs the job. *label* is the text
+    on buttons and forms of a decision; it is empty for an operation that is not a decision.
     """
 
     name: str

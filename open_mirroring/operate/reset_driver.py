@@ -1,4 +1,4 @@
-"""Resets a table (drops it at the target and rebuilds it) by the steps of :mod:`open_mirroring.protocols.resetting`."""
+"""Resets a table: drops it at the target, then rebuilds it by :mod:`open_mirroring.protocols.resetting`."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ class ResetOutcome(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether the reset is over: the table is back, or dropped."""
+        """Whether the reset is over: the table is back at the target, or was to be dropped and is gone."""
         return self.stage is None and not self.waits_for
 
 
 class ResetDriver:
     """Carries out the reset of one table: the reset that is under way, or a new one for the request *asked*.
 
-    *rebuild* publishes the table's first rows from scratch. It returns what it waits for, or an empty string.
+    The function *rebuild* publishes the table's first rows from scratch. It returns what it waits for, or an empty
+    string.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class ResetDriver:
             return True
         if row.stage is ResetStage.FOLDER_DELETED:
             return self._sight(row) in (Sight.ABSENT, Sight.FOLDER_BACK)
-        # What is not rebuilt yet only a run can rebuild.
+        # Only a run can rebuild a table that is not rebuilt yet.
         is_rebuilt = row.stage is ResetStage.REBUILDING and row.rebuilt and row.has_files
         return not is_rebuilt or self._sight(row) is Sight.THERE
 

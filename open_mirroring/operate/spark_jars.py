@@ -28,8 +28,8 @@ _CHECKOUT = Path(__file__).resolve().parents[2] / "jars"
 def jars_folder() -> Path:
     """Return the folder of Spark's jars.
 
-    It is the folder that :data:`JARS` names; if unset, ``jars`` in a git checkout; without a checkout, a folder in the
-    user's cache.
+    The folder is the one that :data:`JARS` names. If :data:`JARS` is not set, the folder is ``jars`` in a git
+    checkout, or, without a checkout, a folder in the user's cache.
     """
     if named := os.environ.get(JARS):
         return Path(named).absolute()
@@ -50,7 +50,8 @@ def jar_files() -> list[str]:
 def drivers_lacking(mirror: Mirror) -> list[Problem]:
     """Return a list with one problem if the mirror reads over JDBC and a local Spark would find no driver.
 
-    Otherwise, the list is empty.
+    The list is empty if the mirror does not read over JDBC, a driver is found, or Spark is a server or an installation
+    of its own.
     """
     if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
         return []

@@ -1,4 +1,4 @@
-"""Formats verdicts, ages, amounts and sizes as text, the same on the page and on the command line."""
+"""Formats verdicts, ages, amounts and sizes as strings, alike on the page and on the command line."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Page:
         self._ledgers: dict[str, Engine] = {}
 
     def ledger(self, mirror: Mirror) -> Engine | None:
-        """Return the mirror's ledger, opened for reading only; None if no run of the mirror has created it yet."""
+        """Return the mirror's ledger, opened for reading only; None if no run of the mirror has created it."""
         url = self.around.ledger_url(mirror)
         known = self._ledgers.get(url)
         # To open a file of SQLite that was removed since would make an empty one.

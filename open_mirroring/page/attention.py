@@ -37,8 +37,8 @@ _CONSEQUENCE = {
 class Problem:
     """One problem of some tables, or of the mirror itself (then *tables* is empty).
 
-    *found* pairs each description with the tables that it is about. *waiting* is the number of logged changes that are
-    not published because of the problem. *since* is when the oldest stop among these was recorded.
+    *found* pairs each description of the problem with the tables described. *waiting* is the number of logged changes
+    that are not published because of the problem. *since* is when the oldest stop of the tables was recorded.
     """
 
     verdict: Verdict | None

@@ -8,7 +8,10 @@ _SHOWN_RANGES, _SHOWN_CHARACTERS = 10, 80
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as a string, ``1-3, 7``. After ten ranges the string only shows how many more there are."""
+    """Return numbers as a string, ``1-3, 7``.
+
+    After ten ranges the string only shows how many more numbers there are.
+    """
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Decides from a listing of a table's folders which file numbers the target has applied, and what happened to others.
+"""Decides from a listing of a table's folders which files the target has applied, and what became of absent files.
 
 Fabric applies files in order, and moves each applied file but the last one to ``_ProcessedFiles`` (F-34, F-35). After
 some days Fabric removes processed files (F-36). So a number that is not listed was removed by Fabric, was removed by
@@ -97,12 +97,12 @@ def file_sequence(
 def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, old: bool) -> str:
     lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
     if number > max(final | moved, default=0):
-        # Nothing above it says that it ever was here: no age explains that.
+        # No file with a higher number was found, so nothing shows that this file ever arrived, whatever its age.
         return "missing"
     if number < highest_moved:
-        # Moved before a higher one that is still to be seen.
+        # A file with a higher number was moved and is still there, so this file was moved before.
         return "purged" if old else "missing"
     if highest_moved or (lowest_final is not None and number > lowest_final):
-        # A lower one is still to be seen, so this one was not purged: the service goes in order.
+        # A file with a lower number is still there. Fabric goes in order, so it did not remove this file.
         return "gap"
     return "purged" if old else "missing"

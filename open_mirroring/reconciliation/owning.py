@@ -1,8 +1,8 @@
 """Decides which mirror file owns a mirror's name, landing zone and change log if two files claim them (G-175).
 
-A mirror file may name other places than the ledger recorded, for example after a move. Such a file is accepted only if
-the mirror's data is found at the places that it names. A file without this data is a copy: two mirrors would overwrite
-each other's files. A place without an owner belongs to the first mirror that writes there.
+A mirror file may name other places than the ledger recorded, for example after a move. This file is accepted only if
+the mirror's data is found at the named places. If the data is not there, the file is a copy, and is refused: two
+mirrors would overwrite each other's files. A place without an owner belongs to the first mirror that writes there.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ def _owned(replies: Mapping[str, Owned | Lost], table_id: str) -> TableRow:
 
 
 def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> None:
-    """Stop a table whose last publication could not be compared with the log."""
+    """Stop a table whose last publication could not be compared with the change log."""
     c = t.mirrored_table.c
     with ledger.begin() as db:
         values = {"confirmed": unknown.confirmed, "log_from": unknown.log_from}

@@ -125,7 +125,7 @@ class TokenSource:
     def renewed(self, refused: str) -> str:
         """Return a new token in place of *refused*, a token that a service refused before it expired.
 
-        Raises the same errors as :meth:`token`.
+        Raises ``ACCESS_DENIED`` when the login is refused, and ``UNREACHABLE`` when no new token can be requested.
         """
         with self._lock:
             if self._token is not None and self._token.text == refused:

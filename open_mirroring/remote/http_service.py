@@ -160,7 +160,7 @@ class HttpService:
         self._failures = urllib3.exceptions.HTTPError
 
     def send(self, request: Request) -> Answer:
-        """Send the request, and return the answer, whatever its status is, except in the cases below.
+        """Send the request and return the answer. A status does not raise an error, except in the cases below.
 
         Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries. Raises
         ``TARGET_BUSY`` if the service asks to wait too long, and ``SERVICE_REFUSED`` for a redirect.

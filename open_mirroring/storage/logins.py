@@ -66,7 +66,7 @@ class AzureCredentials:
 
     @property
     def expired(self) -> datetime | None:
-        """When a shared access signature expired; None if it is valid, or for another kind of login."""
+        """When a shared access signature expired; None if it is still valid, or if the login is of another kind."""
         until = parse_qs(self._login.secret.removeprefix("?")).get("se", [""])[0] if self._login.kind == "sas" else ""
         try:
             end = datetime.fromisoformat(until)

@@ -136,7 +136,7 @@ class ObjectPath:
         return Held(stat, start, content)
 
     def holding(self, held: Held) -> ObjectPath:
-        """Return this path with *held* as the version to read. If it was replaced, reading raises ObjectReplaced."""
+        """Return this path with *held* as the version to read. Reading raises ObjectReplaced if it was replaced."""
         return replace(self, held=MappingProxyType({**self.held, held.stat.name: held}))
 
 

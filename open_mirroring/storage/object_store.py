@@ -58,7 +58,7 @@ class ObjectReplaced(TerminalError):
 
 @dataclass(frozen=True)
 class StorageRoot:
-    """A container with its login, which may contain a secret. It is sent to workers with their tasks."""
+    """A container with its login, which may contain a secret. Workers get the container with their tasks."""
 
     address: StorageAddress
     login: Login
