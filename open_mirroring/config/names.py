@@ -213,7 +213,7 @@ def check_stored_place(text: str) -> str:
     if not is_address(text):
         raise unfit("a local path needs no connection", "write it without connection, as a text, or name an address")
     if not re.fullmatch(r"[\w .=-]+", check_place(text).partition("://")[2].replace("/", "").replace("@", "")):
-        # delta-rs decodes such names once in one call and twice in another.
+        # delta-rs decodes percent-encoded names once in one call and twice in another.
         next_step = "choose a path of letters, digits, blanks and . _ = -"
         raise unfit("a Delta table does not bear every character in its address", next_step)
     return text

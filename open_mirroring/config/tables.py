@@ -596,7 +596,7 @@ class Table(Section):
     def keys_of_rows(self) -> tuple[str, ...] | None:
         """For a history table, the key of the source rows whose changes it contains; None for any other table.
 
-        The history table itself has no key.
+        The history table itself has no key, or a key that also contains the position of the change.
         """
         return self._keys_of_rows
 
@@ -612,7 +612,7 @@ class Table(Section):
         key = (*self.key, POSITION_KEY) if self.history.form == "scd2" else ()
         own = {"source": history_of(self.source), "target": self.history.target, "key": key, "append_only": not key}
         without = dict.fromkeys(("history", "initial_load", "prove", "keys_never_change", "key_is_unique"))
-        # A change before a column was added is right without it.
+        # A history row of a change from before a column was added is correct without this column.
         others = {"on_delete": "remove", "require_reload_on_add": False}
         table = self.model_copy(update={**own, **without, **others})
         table._keys_of_rows = self.key
@@ -965,7 +965,7 @@ def _kind_of_table(value: Any) -> str:
     if isinstance(value, Table | TablePattern):
         return f"({type(value).__name__})"
     source = value.get("source") if isinstance(value, dict) else None
-    # A table may have a * in its name; an entry with a key is a table.
+    # A table may have a * in its name, so an entry with a key is a table and not a pattern.
     is_pattern = isinstance(source, str) and names.is_pattern(source) and "key" not in value
     return "(TablePattern)" if is_pattern else "(Table)"
 

@@ -165,7 +165,7 @@ class _TooLarge(Exception):
 
 def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
     problem, context = error.problem or "it is malformed", error.context or ""
-    # Of what has no end, the beginning is the faulty line.
+    # If a list, mapping or key is never closed, its first line is reported as the faulty line.
     is_earlier = "flow" in context or "simple key" in context
     mark = error.context_mark if is_earlier else error.problem_mark or error.context_mark
     # The parser quotes aliases and tags, which are file content (`password: *hunter2`), but also its own words.

@@ -35,7 +35,7 @@ def decide_and_look(
     *action* is the name of the operation. *form* has the fields of the decision, as :func:`decide` describes them.
     """
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
-    # So that everyone sees at once whether the cause is still there.
+    # Inspect at once, so that the new verdict shows whether the cause still exists.
     try:
         findings = inspect_mirror(mirror, ledger, zone)
     except MirroringError as error:

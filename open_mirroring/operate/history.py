@@ -112,7 +112,7 @@ def load_left(ledger: Engine, state: TableState) -> timedelta | None:
         return None
     mine = (c.table_id == state.id) & (c.generation == state.row.generation) & (c.kind == "load")
     ((first, last),) = t.rows(ledger, sa.select(sa.func.min(c.confirmed_at), sa.func.max(c.confirmed_at)).where(mine))
-    # From the first chunk on: when it was begun is not known.
+    # The speed is measured from the end of the first chunk, because the start of the load is not known.
     return None if first == last else rest(len(plan.done) - 1, len(plan.chunks) - 1, last - first)
 
 
@@ -195,7 +195,7 @@ def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datet
 def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
     m, p = t.mirrored_table.c, t.published_file.c
     mine = sa.select(m.id).where(m.mirror == mirror)
-    # An expression hides the index on the table, by which a database would read the complete history of each table.
+    # coalesce() keeps the database from using the index on table_id, which would read each table's complete history.
     return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
 
 

@@ -81,7 +81,7 @@ class _Page:
         """Return the mirror's ledger, opened for reading only; None if no run of the mirror has created it."""
         url = self.around.ledger_url(mirror)
         known = self._ledgers.get(url)
-        # To open a file of SQLite that was removed since would make an empty one.
+        # Opening an SQLite file that was removed would create an empty file.
         if known is not None and known.dialect.name == "sqlite" and not Path(known.url.database or "").is_file():
             del self._ledgers[url]
         if url not in self._ledgers:
@@ -172,7 +172,7 @@ class _Page:
         said, failed = list[str](), list[str]()
         try:
             for number, source in enumerate(sources := request.state.sources or [""]):
-                # A request counts once, and each table has its own.
+                # A request id has an effect once, so each table gets an id of its own.
                 one = {**form, "source": source, "request": f"{form.get('request', '')}:{number}"}
                 try:
                     found = decide_and_look(mirror, ledger, self.around.zone(mirror), action, one, Reason(who, why))
@@ -195,7 +195,7 @@ class _Page:
     def _mirror(self, request: Request) -> Mirror:
         name = request.path_params["mirror"]
         mirror = self.around.shelf.look()[0].get(name)
-        # Who may not look does not learn whether it is there.
+        # A visitor who may not see a mirror does not learn whether the mirror exists.
         if mirror is None or not _visitor(request).looks(name):
             raise AccessDenied(404, f"no mirror {name!r}")
         return mirror
@@ -325,7 +325,7 @@ def _visitor(request: Request) -> Visitor:
 
 
 def _said(error: Exception) -> str:
-    # What a database says holds the statement, and may hold its address.
+    # A database's error text contains the SQL statement, and may contain the address of the database.
     if isinstance(error, DatabaseError):
         return str(ledger_error(error) or f"the ledger failed: {type(error.orig).__name__}")
     return str(error)

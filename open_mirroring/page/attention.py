@@ -92,7 +92,7 @@ def _joined(alike: Sequence[Problem]) -> Problem:
 
 def _problem(verdict: Verdict | None, code: str, what: str, source: str, fixing: Fixes) -> Problem:
     of = (source,) if source else ()
-    # A source from elsewhere may have codes of its own.
+    # A source from another package may have codes of its own.
     cause = CODES[code].means if code in CODES else ""
     return Problem(verdict, code, cause, next_step_of(code), of, ((what, of),), *fixing)
 

@@ -344,7 +344,7 @@ def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequ
 
 
 def _share(share: float) -> str:
-    # Never rounded up: what is not all is not shown as all.
+    # Never rounded up: 100 % is shown only for a share of exactly 1.
     return f"{int(share * 1000) / 10:g} %"
 
 
@@ -377,7 +377,7 @@ def _fate(number: int, table: TableView) -> str:
         return "not known"
     if number <= table.applied:
         return "applied"
-    # The service leaves the newest file where it is, so whether it was applied does not show (F-35).
+    # Fabric leaves the newest file in its folder, so nothing shows whether this file was applied (F-35).
     return "waits at the target" if table.backlog.files else "not known: the newest file stays there"
 
 
@@ -431,10 +431,10 @@ _TEMPLATES.globals |= {
     "charts": _charts,
 }
 _FILTERS: dict[str, Callable[..., Any]] = {
-    # A value that comes back in a form, or is copied: escaped, and otherwise as it is.
+    # For a value that a form sends back or a visitor copies: escaped, but not shortened or changed.
     "exact": lambda value: escape(str(value)),
     "moment": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC",
-    # A line breaks behind a dot or an underscore of a name, before it breaks it elsewhere.
+    # Let a long name break after a dot or an underscore, or before a capital, rather than elsewhere.
     "name": lambda name: Markup(re.sub("(?<=[._])|(?<=[a-z])(?=[A-Z])", "<wbr>", str(escape(words.shown(name))))),
     "query": urlencode,
     "said": as_text,

@@ -140,7 +140,7 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
         if found.unfit:
             problems.add(v.FILE_UNFIT, f"{where}: {found.unfit}")
         elif found.columns < widest[0]:
-            # A sticky schema only grows (F-83): a file that lacks a column of an earlier one is no prefix's successor.
+            # A table's schema only grows (F-83), so no file may lack a column that an earlier file has.
             text = f"{found.columns} columns, while number {widest[1]} before it has {widest[0]}"
             problems.add(v.FILE_UNFIT, f"{where}: {text}")
         widest = max(widest, (found.columns, found.number))
@@ -175,7 +175,7 @@ def _footer_mismatches(
         last_position=sealed.last_position,
         rows=sealed.rows,
         digest=sealed.digest,
-        # What the table was like then; no ledger keeps that.
+        # The table's state at that time is only in the footer; no ledger keeps it.
         standing=found.footer.standing,
     )
     for name in Footer.__dataclass_fields__:

@@ -102,7 +102,7 @@ def inspect_mirror(
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
-        # The row moved meanwhile: ledger and listing may be of different moments, so they are read again.
+        # If a table's ledger row changed, ledger and listing may be of different moments, so both are read again.
         moved = {source for source in looked if now[source].row != waiting[source].row}
         findings |= {source: finding for source, finding in looked.items() if source not in moved}
         waiting = {source: now[source] for source in moved}
@@ -129,7 +129,7 @@ class _Looking:
         gate = mirror.gate
         self._target = open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else None
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
-        # Read before the target is asked: what is remembered was counted before what it says now.
+        # Read before the target is asked, so that remembered counts are older than the target's present counts.
         self._remembered = remembered(ledger, mirror.name)
         self._losses = losses
         self.owners: set[str] = set()
@@ -138,8 +138,8 @@ class _Looking:
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
         """The findings by source name. If the first look at a table finds a stop, a second look decides."""
         findings = self._once(tables)
-        # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees, which
-        # asks for what the listing lacks: two listings may be stale alike (I22).
+        # One listing is no snapshot: a file may move while folders are listed. A stop counts only if a second look
+        # agrees. The second look requests absent files one by one, because two listings may be equally stale (I22).
         doubted = {
             source: tables[source]
             for source, finding in findings.items()
@@ -188,7 +188,7 @@ class _Looking:
                 remarks=self._losses.notes.get(source, ()),
             )
             found = reconcile(facts)
-            # Nothing of a table in a reset is remembered: the target may still count the one before.
+            # During a reset no count is remembered: the target may still count rows from before the reset.
             counted = 0 if state.reset or facts.target is None else facts.target.counted_rows or 0
             most = max(facts.counted_before, counted)
             kept = Remembered(facts.folder.metadata_etag, state.row.generation, most)

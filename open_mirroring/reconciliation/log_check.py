@@ -204,7 +204,7 @@ def _check_pieces(record: LogRecord, pieces: Iterable[PieceCount], whole: Proble
     waiting = sum(
         piece.rows
         for piece in pieces
-        # Before its identity was opened, a piece belonged to an event that was joined or refused.
+        # A piece in an older batch than the event's first one belonged to an event that was joined or refused.
         if record.waiting.get(piece.identity, record.newest + 1) <= piece.batch <= record.committed
     )
     if logged != ended + waiting:
@@ -226,7 +226,7 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
             whole.add(v.LOG_DAMAGED, f"{text} {sealed[path].rows} and {sealed[path].size}")
     for path in sorted(files.keys() - sealed.keys()):
         number = path.rpartition("/")[2].partition("-")[0]
-        # A batch that was committed after the ledger was read is not ours to judge yet; one that is dropped may go.
+        # A batch that was committed after the ledger was read is not judged. Files of a dropped batch may remain.
         if not number.isdigit() or record.dropped < int(number) <= record.committed or int(number) > record.newest:
             whole.add(v.LOG_DAMAGED, f"{path} is part of the log and was never sealed")
 

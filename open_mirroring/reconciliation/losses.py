@@ -153,7 +153,7 @@ def look(
     for source, state in states.items():
         table = declared.get(source)
         load = None if table is None else table.initial_load
-        # A table in a reset, or that begins with a load of its source, lacks none.
+        # A table in a reset, or one that begins with its source's own full load, lacks no initial load.
         begun_otherwise = (state.reset, state.start.newest_load, state.start.stream_from) != (None, None, None)
         is_exported = isinstance(load, ExportLoad) and state.start.load_state == "loaded"
         seen.append(
@@ -179,7 +179,7 @@ def look(
         mirror.tolerated_letters(None),
         has_read=has_read or reader.mirror().committed > 0,
         places=places,
-        # Files of a Capture wait behind a hole (C-93), and a damaged one hides what it holds.
+        # Capture files after a gap are not read until the gap is closed (C-93); a damaged file hides its messages.
         gaps_are_losses=not isinstance(mirror.source, InCapture)
         and not (isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "expected"),
         databases=[mirror.source.database] if isinstance(mirror.source, ChangeEvents) else (),
@@ -398,7 +398,7 @@ def _is_misspelt(known: str, other: str) -> bool:
     if table == other_table or schema != other_schema:
         return table == other_table and schema != other_schema
     ratio = SequenceMatcher(None, table, other_table, autojunk=False).ratio()
-    # Tables that differ in a number only are mostly several, not one.
+    # Names that differ only in a number are mostly names of different tables, not misspellings.
     return ratio >= _ALIKE and re.sub("[0-9]", "", table) != re.sub("[0-9]", "", other_table)
 
 

@@ -193,7 +193,7 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
     marker = folder.marker.incarnation
     if folder.lost:
         yield _stop(v.LEDGER_LOST, folder.lost)
-    # Before the table is established its marker and metadata may still be missing, but never be others.
+    # Until the table is established, its marker and metadata may be missing, but they must not differ.
     if marker != row.incarnation and (row.established or marker is not None):
         code, what = INCARNATION_CHANGED, f"the folder's {INCARNATION_FILE} is missing or not ours"
         if not row.established:
@@ -235,7 +235,7 @@ def _changed(facts: TableFacts, item: ListedItem) -> bool:
     record = None if number is None or number > facts.row.confirmed else facts.published.get(number)
     if record is None:
         return False
-    # Whether the service's own move keeps the ETag is documented nowhere; the size is the content's.
+    # No document states whether a move by Fabric keeps the ETag, so only the size of a moved file is compared.
     return item.size != record.size or (item.stage is FileStage.FINAL and item.etag != record.etag)
 
 
@@ -254,7 +254,7 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
     if over:
         yield _hold(v.BACKLOG, f"more waits for the target than allowed: {', '.join(over)}", over=over)
     if facts.reset and not facts.state.is_beginning:
-        # Increments only after the target shows the table again (F-75).
+        # Changes are published only after the target shows the table again (F-75).
         yield _hold(RESET_OPEN, facts.reset)
     if facts.state.start.load_state == "pending":
         why = facts.state.start.load_refused

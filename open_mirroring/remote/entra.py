@@ -158,7 +158,7 @@ class TokenSource:
         raise self._refused(_described(answer, document))
 
     def _by_platform(self) -> tuple[str, float]:
-        # Half a second to import, and not needed with a secret.
+        # Imported here, because the import takes half a second and a login with a secret does not need it.
         from azure.core.exceptions import AzureError, ClientAuthenticationError
 
         try:

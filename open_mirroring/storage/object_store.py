@@ -275,7 +275,7 @@ def _s3(bucket: str, login: S3Login) -> Service:
         given |= {"endpoint": login.endpoint, "virtual_hosted_style_request": False}
     if login.key_id:
         given["credential_provider"] = s3_credentials(login)
-    # Without it a put in create mode is refused.
+    # Without this option obstore refuses a put in create mode.
     given["conditional_put"] = "etag"
     return S3Store(bucket, client_options=_client(login.endpoint), retry_config=_RETRIES, **given)
 
