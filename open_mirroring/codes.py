@@ -1,7 +1,7 @@
 """The table of all codes of errors, stops, holds, losses, dead letters and notes, with their meaning and next step.
 
-A code stands for one cause and one next step; the message next to it has the details. If the product acts on a code,
-the code has a *trait* for that. docs/runbook.md is generated from this table.
+A code names one cause and one next step; the message that is shown with the code has the details. If the product acts
+on a code, the code has a *trait* for this action. docs/runbook.md is generated from this table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DELIVER = "deliver it again under a new name; changes that were read before are
 
 
 class Kind(StrEnum):
-    """What a code reports, the most serious first."""
+    """As what a code is reported (error, stop, hold, loss …), the most serious kind first."""
 
     STOP = "stop"
     """A table is not published until the stop is lifted. Its changes are logged."""
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Lift(StrEnum):
-    """How the condition that a code reports ends: by itself, by a run, or by an operator."""
+    """What ends the condition that a code reports: it ends by itself, by a run, or by an operator's decision."""
 
     ITSELF = "by itself, once the cause is gone"
     NEXT_RUN = "with the next run"
@@ -67,18 +67,18 @@ class Trait(Enum):
 
 
 class Code(NamedTuple):
-    """One code.
+    """One code of a message.
 
     Attributes:
-        name: the code.
-        kinds: how it is reported, the most serious first.
-        lift: who ends it.
-        means: what is wrong, and what it means for the data.
+        name: the code itself, such as ``LOG_DAMAGED``.
+        kinds: as what the code is reported, the most serious kind first.
+        lift: what ends the reported condition.
+        means: what is wrong, and what that means for the data.
         next_step: what to do, as a part of a sentence.
         why_reset: why only a reset of the table ends the stop; empty for other codes.
-        why_load: why the log does not contain every change of the table after this stop; empty for other codes.
-        traits: what the product does by it.
-        never: what not to do, as a part of a sentence; empty where nothing tempts.
+        why_load: why the change log does not contain every change of the table after this stop; empty for other codes.
+        traits: what the product does when the code is reported.
+        never: what the operator must not do, as a part of a sentence; empty if no harmful action is likely.
     """
 
     name: str
@@ -729,20 +729,23 @@ _OTHER_STEP = "do what the message says, then clear the stop of this table (`ope
 
 
 def next_step_of(name: str) -> str:
-    """What to do about a code, as a part of a sentence; for an unknown code, what helps with any stop."""
+    """Return what to do about the code *name*, as a part of a sentence.
+
+    For an unknown code, the result is what helps with any stop.
+    """
     code = CODES.get(name)
     return _OTHER_STEP if code is None else code.next_step
 
 
 @cache
 def of_kind(kind: Kind) -> frozenset[str]:
-    """The names of all codes that can be reported as this kind, such as stops."""
+    """Return the names of all codes that can be reported as this kind, such as all stops."""
     return frozenset(code.name for code in _TABLE if kind in code.kinds)
 
 
 @cache
 def having(trait: Trait) -> frozenset[str]:
-    """The names of all codes with this trait."""
+    """Return the names of all codes that have this trait."""
     return frozenset(code.name for code in _TABLE if trait in code.traits)
 
 

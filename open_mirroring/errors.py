@@ -1,8 +1,8 @@
 """The two base classes of every error that the product raises on purpose.
 
 A *terminal* error needs a person: trying again gives the same result. A *transient* error may pass by itself: the
-scheduler tries again. Every error has a stable code and contains what happened, where, and the next step. Its text
-shows all of it, so the log line alone is enough to act on.
+scheduler tries again. Every error has a stable code, and its text contains what happened, where, and the next step, so
+that the line in the output of a run is enough to act on.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 
 class MirroringError(Exception):
-    """Base class of every error this product raises on purpose.
+    """Base class of every error that this product raises on purpose.
 
     Args:
-        code: stable identifier in UPPER_SNAKE case; runbook, tests and retry policies refer to it.
-        what: one sentence about what is wrong, with the offending value.
-        where: the file, table, position or setting concerned; empty when *what* names it.
+        code: stable identifier in UPPER_SNAKE case; runbook, tests and retry policies refer to the code.
+        what: one sentence about what is wrong, with the wrong value.
+        where: the file, table, position or setting concerned; empty if *what* names it.
         next_step: the next step for the operator.
     """
 
@@ -43,11 +43,11 @@ def _rebuild(kind: type[MirroringError], code: str, what: str, where: str, next_
 
 
 class TerminalError(MirroringError):
-    """An error that a repetition does not fix: an operator has to change something first."""
+    """An error that stays when the call is repeated: an operator has to change something first."""
 
 
 class TransientError(MirroringError):
-    """An error that may pass by itself: the same call is worth repeating."""
+    """An error that may pass by itself, so that the same call is worth repeating."""
 
 
 def memory_error() -> MirroringError:
@@ -60,7 +60,7 @@ def memory_error() -> MirroringError:
 
 
 def disk_error(error: OSError, where: str = "") -> MirroringError | None:
-    """Translate an ``OSError`` about a full disk or missing permissions; None for any other.
+    """Translate an ``OSError`` about a full disk or missing permissions into our error; None for any other ``OSError``.
 
     ``DISK_FULL`` is transient, ``ACCESS_DENIED`` is terminal. *where* replaces the file name of the error.
     """

@@ -1,8 +1,8 @@
-"""Names the points at which a test can kill the process, one after each durable step.
+"""Names the points in the code at which a test can kill the process, one after each durable step.
 
-Tests set the variable ``OPEN_MIRRORING_FAULT`` to ``name``, or to ``name:n`` for the n-th time that the point is
-reached. The process then ends by SIGKILL: no ``finally`` and no exit handler runs, as after a power cut. Without the
-variable a point costs nothing.
+Tests set the variable ``OPEN_MIRRORING_FAULT`` to the ``name`` of a point, or to ``name:n`` for the n-th time that the
+point is reached. The process then ends by SIGKILL: no ``finally`` and no exit handler runs, as after a power cut. If
+the variable is not set, a point costs nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _reached: dict[str, int] = {}
 
 
 def reach(name: str) -> None:
-    """Mark a point in the code; kill the process here if ``OPEN_MIRRORING_FAULT`` names the point."""
+    """Mark a point in the code. If ``OPEN_MIRRORING_FAULT`` names this point, the process is killed here."""
     wanted = os.environ.get("OPEN_MIRRORING_FAULT")
     if not wanted:
         return

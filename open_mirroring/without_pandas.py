@@ -1,4 +1,4 @@
-"""Keeps libraries from importing pandas: the product does not need it, and its import takes longer than most tasks."""
+"""Keeps libraries from importing pandas: the product does not need pandas, and the import is slower than most tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """Make ``import pandas`` fail inside the block, unless pandas is already loaded; it works again afterwards."""
+    """Make ``import pandas`` fail inside the block, unless pandas is already loaded. After the block it works again."""
     if "pandas" in sys.modules:
         yield
         return

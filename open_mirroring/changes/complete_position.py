@@ -29,10 +29,10 @@ If a format marks the first change of each transaction, it is the position ``maj
 class Completeness(NamedTuple):
     """What is known after a batch about the positions below which the change log is complete.
 
-    *partitions* is how many partitions of the source contain changes. *highest* has the highest commit that each partition
-    has shown. *below* has, by stream, the position below which every change is in the change log. A stream (one
-    enabling of streaming) is in *below* only once every partition has shown it. *reads* are the places, such as topics
-    or folders, from which the source was read.
+    *partitions* is how many partitions of the source contain changes. *highest* has the highest commit that each
+    partition has shown. *below* has, by stream, the position below which every change is in the change log. A stream
+    (one enabling of streaming) is in *below* only once every partition has shown it. *reads* are the places, such as
+    topics or folders, from which the source was read.
     """
 
     partitions: int
@@ -74,8 +74,8 @@ def advance(
 ) -> Completeness:
     """Compute the completeness after a batch from the completeness *before* it. A complete position never falls.
 
-    *highest* are the highest commits by partition in this batch. *waiting* contains stream and commit of every split event
-    that lacks pieces. If such a commit is empty (unknown), every complete position stays where it is.
+    *highest* are the highest commits by partition in this batch. *waiting* contains stream and commit of every split
+    event that lacks pieces. If such a commit is empty (unknown), every complete position stays where it is.
     """
     merged = {name: dict(epochs) for name, epochs in (before.highest_at(reads) if before else {}).items()}
     for name, epochs in highest.items():

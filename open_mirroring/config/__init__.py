@@ -1,6 +1,7 @@
-"""Mirror files: the settings they may contain, reading them, and reporting all mistakes in one file together.
+"""Reads mirror files, defines the settings that a mirror file may contain, and reports all mistakes in a file together.
 
-The names below are imported on first use: Spark workers need connections from this package, but no mirror file.
+A name below is imported when it is first used. So a Spark worker can use connections of this package without importing
+the code for mirror files.
 """
 
 from importlib import import_module

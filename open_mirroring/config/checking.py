@@ -1,6 +1,7 @@
 """Checks that everything a valid mirror file names exists on this machine: folders, databases, connections.
 
-It leaves nothing behind, except an empty object in the change log's object storage if deleting it fails.
+The check writes an empty trial object into the change log's object storage and deletes the object again. Only if the
+deletion fails does the object remain.
 """
 
 from __future__ import annotations

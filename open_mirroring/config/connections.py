@@ -1,7 +1,7 @@
-"""Connections by name, from environment variables in Airflow's JSON format.
+"""Reads Airflow connections by name from environment variables, in Airflow's JSON format.
 
-No error here shows a variable's content. Public source: Apache Airflow, *Managing Connections*, "Storing connections in
-environment variables".
+Errors of this module never show the content of an environment variable. Public source: Apache Airflow, *Managing
+Connections*, "Storing connections in environment variables".
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _FORM = (
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection read from its variable. *schema* is the database name, as in Airflow; ``repr`` hides the secrets."""
+    """A connection that was read from its environment variable; ``repr`` hides the secrets.
+
+    *schema* is the name of the database, as in Airflow.
+    """
 
     name: str
     conn_type: str
@@ -47,12 +50,15 @@ class Connection:
 
 
 def variable(name: str) -> str:
-    """The name of a connection's environment variable: ``shop_ledger`` → ``AIRFLOW_CONN_SHOP_LEDGER``."""
+    """Return the name of a connection's environment variable: ``shop_ledger`` → ``AIRFLOW_CONN_SHOP_LEDGER``."""
     return f"AIRFLOW_CONN_{name.upper()}"
 
 
 def resolve(name: str) -> Connection:
-    """The connection with this name. Raises ``CONNECTION_INVALID`` when it is not set, or malformed."""
+    """Return the connection with this name.
+
+    Raises ``CONNECTION_INVALID`` when the connection's environment variable is not set or is malformed.
+    """
     try:
         check_connection_name(name)
     except PydanticCustomError:
@@ -69,7 +75,10 @@ def resolve(name: str) -> Connection:
 
 
 def parsed(name: str, text: str) -> Connection:
-    """Parse a connection from the text of its variable, Airflow's JSON format. Raises ``CONNECTION_INVALID``."""
+    """Parse a connection from *text*, the content of its environment variable in Airflow's JSON format.
+
+    Raises ``CONNECTION_INVALID`` when *text* is malformed.
+    """
     content = _content(name, text)
     for key in _TEXTS:
         if not isinstance(content.get(key), str | None):
@@ -90,7 +99,7 @@ def parsed(name: str, text: str) -> Connection:
 
 
 def invalid(name: str, what: str) -> TerminalError:
-    """The error for an unusable connection; *what* must not contain its content."""
+    """Build the error for the unusable connection *name*; *what* is the mistake, without content of the connection."""
     return TerminalError(
         "CONNECTION_INVALID",
         f"the connection {name!r} cannot be used: {what}",
@@ -100,10 +109,10 @@ def invalid(name: str, what: str) -> TerminalError:
 
 
 def option_texts(connection: Connection, known: Collection[str], *, numbers: Collection[str] = ()) -> dict[str, str]:
-    """The options in a connection's ``extra`` as texts; empty ones are left out.
+    """Return the options in a connection's ``extra`` as strings; empty options are left out.
 
-    Raises ``CONNECTION_INVALID`` for an option that is not *known*, or not a text; those of *numbers* may also be
-        numbers or booleans.
+    Raises ``CONNECTION_INVALID`` for an option that is not in *known*, and for a value that is not a string. The
+    values of options in *numbers* may also be numbers or booleans.
     """
     # Forms of older releases save an option under a name that includes the type. Such a field is ignored when it is
     # empty.
@@ -119,7 +128,10 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
 
 
 def check_tenant(connection: Connection, tenant: str) -> None:
-    """Raise ``CONNECTION_INVALID`` for a tenant that is no id or domain: it becomes part of the login's address."""
+    """Raise ``CONNECTION_INVALID`` unless *tenant* is the id or the domain of a tenant.
+
+    The tenant becomes part of the address to which the login is sent.
+    """
     if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
         raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")
 

@@ -1,4 +1,4 @@
-"""Reads the position from which changes of the stream are published over an export (G-08)."""
+"""Reads from which position of the stream changes are published over the rows of an export (G-08)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _KEY = "stream_from"
 
 
 def stream_from(mirror: Mirror, load: ExportLoad) -> str:
-    """The position from which stream changes follow the export: a commit LSN, or ``beginning``.
+    """Return the position from which changes of the stream follow the export: a commit LSN, or ``beginning``.
 
-    The LSN has the form ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32). It is set in the mirror file, or in a JSON file that it
-    names. Raises ``STREAM_FROM_INVALID`` if that file is missing or contains no position, and errors of the object
-    storage.
+    The position is the setting `stream_from` of *load* in the mirror file, or is in the JSON file that `stream_from`
+    names. An LSN has the form ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32). Raises ``STREAM_FROM_INVALID`` if the JSON file is
+    missing or contains no position. Raises errors of the object storage if the JSON file cannot be read there.
     """
     if not isinstance(load.stream_from, StreamFromFile):
         return load.stream_from

@@ -50,7 +50,7 @@ _ENDPOINT = re.compile(r"\s*Endpoint=sb://([A-Za-z0-9.-]+)/?;", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Options of the Kafka client library by their names; ``repr`` hides them, because some are secret."""
+    """Options of the Kafka client library by option name; ``repr`` hides all options, because some are secret."""
 
     options: Mapping[str, str] = field(repr=False)
 
@@ -67,11 +67,12 @@ class ClientSettings:
 def client_settings(connection: Connection) -> ClientSettings:
     """Convert a connection of type ``kafka`` or ``event_hubs`` to options of the Kafka client.
 
-    ``kafka``: *host* (one, or several as ``host:port,host:port``) and *port*; *login* and *password* for SASL
-    (``PLAIN`` over ``SASL_SSL`` by default; for ``OAUTHBEARER`` the client's id and secret). ``event_hubs``: *password*
-    is the connection string; or, with ``tenant_id`` in ``extra``, *login* and *password* are an Entra application's
-    client id and secret. ``extra`` may contain more options of the client (:data:`OPTIONS`). Raises
-    ``CONNECTION_INVALID``, without any value of the connection.
+    In a ``kafka`` connection *host* is one broker or several (``host:port,host:port``). *login* and *password* are for
+    SASL, by default ``PLAIN`` over ``SASL_SSL``; for ``OAUTHBEARER`` they are the client's id and secret. In an
+    ``event_hubs`` connection *password* is the connection string. If ``extra`` contains ``tenant_id``, *login* and
+    *password* are the client id and secret of an Entra application instead. ``extra`` may contain the further client
+    options in :data:`OPTIONS`. Raises ``CONNECTION_INVALID`` for an unusable connection; the error shows no value of
+    the connection.
     """
     if connection.conn_type not in CONNECTION_TYPES:
         raise invalid(connection.name, f"for Kafka its conn_type is one of {', '.join(CONNECTION_TYPES)}")

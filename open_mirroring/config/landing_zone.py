@@ -1,7 +1,7 @@
-"""The settings `landing_zone` of a mirror file: where the files for the mirrored database are written.
+"""The section `landing_zone` of a mirror file: where the files for the mirrored database are written.
 
-Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: workspace and item are both given by GUID, or both by
-name, the item's with its type as suffix; never mixed (O-01).
+In OneLake, workspace and item are either both given by GUID or both by name. The name of an item ends with the item's
+type. Public source: Microsoft Learn, *Connecting to Microsoft OneLake* (O-01).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SUFFIXES = (".mirroreddatabase", ".mountedrelationaldatabase")
 
 
 def is_guid(text: str) -> bool:
-    """Whether the text is a GUID; otherwise a workspace or item is given by its name (O-01)."""
+    """Whether *text* is a GUID. A workspace or item that is not given by GUID is given by name (O-01)."""
     return _GUID.fullmatch(text) is not None
 
 
@@ -125,5 +125,5 @@ class LandingZone(Section):
 
     @property
     def place(self) -> str:
-        """The landing zone's location, for messages."""
+        """The landing zone's path or address, to be shown in messages."""
         return self.path if self.store == "local" else f"{self.workspace}/{self.item}/{self.path}"

@@ -1,4 +1,4 @@
-"""The ledger's SQLAlchemy URL, from a mirror file or from a connection."""
+"""Builds the ledger's SQLAlchemy URL from the setting `ledger` of a mirror file, or from a connection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ def absolute(text: str, home: Path) -> str:
 
 
 def from_connection(connection: Connection, home: Path) -> str:
-    """Build the ledger URL from a ``postgres`` or ``sqlite`` connection. Raises ``CONNECTION_INVALID``."""
+    """Build the ledger URL from a ``postgres`` or ``sqlite`` connection.
+
+    A relative path of a SQLite file starts at the folder *home*. Raises ``CONNECTION_INVALID`` when the connection has
+    another type or a wrong value.
+    """
     unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
     if unknown:
         raise invalid(connection.name, f"for a ledger, extra may only hold {', '.join(_OPTIONS)} (PostgreSQL)")

@@ -1,4 +1,4 @@
-"""Reads mirror files, and reports all mistakes in one together, each with file and line."""
+"""Reads mirror files, and reports all mistakes of a file together, each with file and line."""
 
 from __future__ import annotations
 
@@ -27,17 +27,26 @@ HOME = "OPEN_MIRRORING_HOME"
 
 
 def load_mirror(path: Path) -> Mirror:
-    """Read one mirror file. Raises ``ConfigError`` with all mistakes, and never shows a value that may be secret."""
+    """Read one mirror file.
+
+    Raises one ``ConfigError`` with all mistakes in the file. The error never shows a value that may be secret.
+    """
     return _sound(*_read(Path(path)))
 
 
 def parse_mirror(text: str, file: Path) -> Mirror:
-    """Parse the text of a mirror file; *file* is for messages and need not exist. Raises as :func:`load_mirror`."""
+    """Parse the text of a mirror file; *file* is the name to show in messages, and need not exist.
+
+    Raises one ``ConfigError`` with all mistakes in the text.
+    """
     return _sound(*_parsed(text, file, Mirror))
 
 
 def parse_begun(text: str, file: Path) -> BegunMirror:
-    """Parse the text of a mirror file that may list no tables yet. Raises as :func:`load_mirror`."""
+    """Parse the text of a mirror file that may list no tables yet; *file* is the name to show in messages.
+
+    Raises one ``ConfigError`` with all mistakes in the text.
+    """
     return _sound(*_parsed(text, file, BegunMirror))
 
 
@@ -50,10 +59,11 @@ def _sound(mirror: M | None, problems: list[Problem]) -> M:
 
 
 def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]:
-    """Read all mirror files of a folder, sorted by name. Raises ``ConfigError`` with the mistakes of all files.
+    """Read all mirror files of a folder, sorted by name. Raises one ``ConfigError`` with the mistakes of all files.
 
-    If two files have the same mirror name or write to the same place, the one with the higher *standing* is valid and
-    the other is refused. If both are unknown to their ledgers, both are refused (G-175).
+    *standing* returns how certain the ledger is that a mirror was read from its file; 0 means that the ledger does not
+    know the file. If two files have the same mirror name or write to the same place, the file with the lower
+    *standing* is refused. If both files have the standing 0, both files are refused (G-175).
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]
@@ -64,7 +74,7 @@ def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]
 
 
 def mirror_files(folder: Path) -> list[Path]:
-    """The mirror files of a folder: ``*.yaml`` and ``*.yml``, sorted by name, without hidden files."""
+    """Return the mirror files of a folder: ``*.yaml`` and ``*.yml``, sorted by name, without hidden files."""
     return sorted(p for p in Path(folder).glob("*.y*ml") if p.suffix in (".yaml", ".yml") and p.name[0] != ".")
 
 

@@ -1,7 +1,7 @@
-"""The content of a mirror file as frozen models, and its JSON Schema for editors and reviewers.
+"""The content of a mirror file as frozen pydantic models, and the JSON Schema of mirror files.
 
-Each check belongs to one field and may use the fields before it: a check of the entire file would not run after an
-error in a field, so one mistake would hide another.
+Each check belongs to one field and may use the fields before this field. A check of the entire file would not run after
+an error in a field, so one mistake would hide another.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ _FORMATS_OF_SETTINGS: Mapping[str, tuple[str, ...]] = {
 
 
 class LedgerConnection(Section):
-    """The setting `ledger` as the name of a connection to its database."""
+    """The setting `ledger`, if it names the connection to the ledger's database."""
 
     connection: ConnectionName = Field(description="Name of the connection to the ledger's database.")
 
 
 class Gate(Section):
-    """How far the mirroring service may lag behind before publishing waits."""
+    """How far Fabric may be behind with applying published files before publishing waits."""
 
     max_files: Positive = Field(default=100, description="Files of one table not yet applied.")
     max_bytes: Positive = Field(default=10_000_000_000, description="Bytes of one table not yet applied.")
@@ -110,7 +110,7 @@ class Gate(Section):
 
 
 class Publish(Section):
-    """How rows are written to files, and what happens to a table when its structure changes or it is loaded again."""
+    """How rows are written to files, and what happens to a table when its structure changes or it is reset."""
 
     max_rows_per_file: Positive = Field(default=1_000_000, description="Rows of one published file at most.")
     compression: Compression = Field(
@@ -154,7 +154,7 @@ class Publish(Section):
 
 
 class Maintenance(Section):
-    """How long the change log and the audit trail are kept."""
+    """How long rows of the change log and entries of the audit trail are kept."""
 
     keep_days: Positive = Field(
         default=30,
@@ -201,14 +201,14 @@ class Spark(Section):
 
     @property
     def most_without_spark(self) -> int:
-        """The maximum number of bytes that a job processes without Spark; -1 means that it always uses Spark."""
+        """The maximum number of bytes that a job processes without Spark; -1 means that every job uses Spark."""
         if self.start_above == 0:
             return -1
         return int(self.start_above[:-1]) * {"m": 2**20, "g": 2**30}[self.start_above[-1]]
 
 
 class Prove(Section):
-    """How often and how patiently a proof compares a table with its source."""
+    """How often `open-mirroring prove` compares a table with its source, and how long it waits for late changes."""
 
     settle_seconds: Annotated[StrictInt, Field(ge=0)] | None = Field(
         default=None,
@@ -244,7 +244,10 @@ class Prove(Section):
         return days
 
     def runs_from(self, now: datetime) -> int:
-        """How many scheduled proofs there are in the next `cover_in_days`; without a schedule, one each day."""
+        """Return how many scheduled proofs there are in the `cover_in_days` after *now*.
+
+        Without a schedule, the count is one proof a day.
+        """
         end, runs, at = now + timedelta(days=self.cover_in_days or 0), 0, next_after(self.schedule or "0 0 * * *", now)
         while at is not None and at <= end:
             runs, at = runs + 1, next_after(self.schedule or "0 0 * * *", at)
@@ -252,7 +255,7 @@ class Prove(Section):
 
 
 class Origin(NamedTuple):
-    """Where a mirror was read from: its file, the folder for relative paths, and the line of each setting."""
+    """Where a mirror was read from: the mirror file, the folder for relative paths, and the line of each setting."""
 
     file: Path
     home: Path
@@ -260,7 +263,7 @@ class Origin(NamedTuple):
 
 
 class Hashing(Section):
-    """The salt of all hashes, and columns that are hashed in every table."""
+    """The salt of all hashes, and the names of columns that are hashed in every table."""
 
     salt: ConnectionName = Field(
         description=f"Name of the connection whose password is the salt: {SHORTEST_SALT} characters or more, any type."
@@ -273,7 +276,7 @@ class Hashing(Section):
 
 
 class Mirror(Section):
-    """One mirror file: a source, a landing zone, and the tables replicated from one to the other."""
+    """One mirror file: a source, a landing zone, and the tables that are replicated from the source."""
 
     mirror: Annotated[str, StringConstraints(pattern=MIRROR_NAME)] = Field(
         description="Name of the mirror: a lower-case letter, then up to 62 lower-case letters, digits and underscores."
@@ -345,7 +348,7 @@ class Mirror(Section):
     _tables: tuple[Table, ...] = PrivateAttr(default=())
 
     def model_post_init(self, context: Any) -> None:
-        """Select the tables that are written out, without the patterns."""
+        """Set the mirrored tables to those that the mirror file lists by name, without its patterns."""
         for _, table in _tables_of(self.entries):
             table.take_over(self._hashed, self.extra_columns)
         self._tables = tuple(table for _, table in _tables_of(self.entries))
@@ -403,11 +406,12 @@ class Mirror(Section):
         return () if self.hash is None else self.hash.columns
 
     def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
-        """Names of columns to be hashed, each group with the tables of which at least one must have the column (G-122).
+        """Return names of columns to be hashed, in groups, each with the tables searched for its names (G-122).
 
-        A name that no table has is probably misspelled, and the intended column would be published in clear text. The
-        mirror's names apply to all its tables, a pattern's to the tables found by it. Columns that no table reads are
-        left out.
+        A name that none of its group's tables has is probably misspelled: the intended column would be published in
+        clear text. One group has the names that the mirror file hashes in all tables. Each other group has the names
+        that a table pattern hashes, with the tables found by the pattern. Names that the tables' settings exclude from
+        reading are left out.
         """
         claims = [(plain_names(self._hashed), [*self.tables])]
         for entry in self.entries:
@@ -417,7 +421,10 @@ class Mirror(Section):
         return [(columns, tables) for columns, tables in read if columns]
 
     def salt(self) -> Salt | None:
-        """The salt of hashes; None if nothing is hashed. Raises ``CONNECTION_INVALID``."""
+        """Return the secret salt of hashed columns; None if the mirror hashes no column.
+
+        Raises ``CONNECTION_INVALID`` if the salt's connection is missing, or its password is too short.
+        """
         if self.hash is None:
             return None
         secret = resolve_connection(self.hash.salt).password or ""
@@ -442,38 +449,44 @@ class Mirror(Section):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The mirrored tables: those listed in the file, then those that were found by a pattern."""
+        """The mirrored tables: first the tables listed in the mirror file, then the tables found by a pattern."""
         return self._tables
 
     @property
     def targets(self) -> tuple[Table, ...]:
-        """Every table of the mirrored database: the mirrored tables, and their histories (G-194)."""
+        """Every table of the mirrored database: the mirrored tables, and the history tables of some of them (G-194)."""
         histories = (table.history_table for table in self._tables)
         return (*self._tables, *(table for table in histories if table is not None))
 
     @property
     def placed_tables(self) -> tuple[tuple[SettingPath, Table], ...]:
-        """The mirrored tables, each with the path of its setting in the file, such as ``("tables", 0)``."""
+        """The mirrored tables, each with the path of its setting in the mirror file, such as ``("tables", 0)``."""
         written = [(("tables", at), table) for at, table in _tables_of(self.entries)]
         return (*written, *((("tables", self.entries.index(by)), table) for by, table in self._joined))
 
     @property
     def has_patterns(self) -> bool:
-        """Whether new tables can be added by a pattern of names."""
+        """Whether the mirror file has a pattern of table names, so that new tables can be added."""
         return any(isinstance(entry, TablePattern) for entry in self.entries)
 
     def pattern_of(self, name: names.SourceName) -> TablePattern | None:
-        """The pattern that matches a table's name; None if the table is listed itself or matches none."""
+        """Return the pattern that matches the table *name*.
+
+        The result is None if the mirror file lists the table itself, or no pattern matches the name.
+        """
         if any(table.source_name == name for _, table in _tables_of(self.entries)):
             return None
         return next((one for one in self.entries if isinstance(one, TablePattern) and one.fits(name)), None)
 
     def ignores(self, name: names.SourceName) -> bool:
-        """Whether a table is listed under ``ignore``. No pattern adds it then, but it stays if it was added before."""
+        """Whether the mirror file lists the table *name* under `ignore`.
+
+        No pattern adds an ignored table. A table that a pattern added before stays in the mirror.
+        """
         return any(names.split_source_name(one) == name for one in self.ignore)
 
     def join(self, tables: Sequence[tuple[TablePattern, Table]]) -> None:
-        """Replace the tables that were found by patterns, each paired with its pattern."""
+        """Replace the tables that were found by patterns; each of *tables* is a table with its pattern."""
         self._joined = tuple(tables)
         for _, table in tables:
             table.take_over(self._hashed, self.extra_columns)
@@ -481,18 +494,21 @@ class Mirror(Section):
 
     @property
     def asks_status(self) -> bool:
-        """Whether the target's status is requested from the Fabric REST API (``gate.status``)."""
+        """Whether the mirrored database's status is asked of Fabric's REST API (`gate.status` in the mirror file)."""
         return self.landing_zone.store == "onelake" and self.gate.status != "none"
 
     def loads_of_task(self, table: Table) -> bool:
-        """Whether a table's initial load comes from the Qlik task that sends its changes."""
+        """Whether the first rows of *table* come from a full load of the Qlik task that sends the table's changes."""
         load = table.initial_load
         if isinstance(load, JdbcLoad):
             return keeps_tables(self.source, load.connection)
         return isinstance(load, ExportLoad) and load.format == "qlik-full-load"
 
     def tolerated_letters(self, source: str | None) -> int:
-        """How many open dead letters of a source table are tolerated; None means dead letters without a table."""
+        """Return how many open dead letters of the table *source* are tolerated.
+
+        With *source* None, the result is the tolerated number of dead letters that name no table.
+        """
         own = next((table.dead_letters for table in self.tables if table.source == source), None)
         return (own or self.dead_letters).tolerate
 
@@ -502,23 +518,23 @@ class Mirror(Section):
 
     @property
     def home(self) -> Path:
-        """The folder for relative paths: ``OPEN_MIRRORING_HOME``, or the parent of the file's folder."""
+        """The folder for relative paths: ``OPEN_MIRRORING_HOME``, or the parent of the mirror file's folder."""
         return self._origin.home
 
     def resolve(self, path: str) -> Path:
-        """Make a path absolute, relative to :attr:`home`. Nothing is created."""
+        """Return *path* as an absolute path; a relative path starts at :attr:`home`. No file or folder is created."""
         return self.home / path
 
     def resolved(self, place: str | StoredPlace) -> str:
-        """A location as text: an object storage address unchanged, a local path made absolute."""
+        """Return a location as a string: an object storage address unchanged, a local path made absolute."""
         text = str(place)
         return text if is_address(text) else os.path.normpath(self.resolve(text))
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """Where messages are read from, by setting, in one spelling for each place (G-142).
+        """The places where messages are read from, by setting, each place always spelled alike (G-142).
 
-        Paths inside :attr:`home` are relative.
+        Paths inside :attr:`home` are relative to :attr:`home`.
         """
         found = self.source.reads
         for at, path in enumerate(found.get("path", ())):
@@ -531,9 +547,9 @@ class Mirror(Section):
 
     @property
     def writes(self) -> dict[str, list[str]]:
-        """Where rows are written, by setting, and the name of the mirror file (G-175).
+        """The places where rows are written, by setting, together with the name of the mirror file (G-175).
 
-        Folders are absolute: a copy of the file with another :attr:`home` writes elsewhere.
+        The folders are absolute, because a copy of the mirror file with another :attr:`home` writes to other folders.
         """
         zone, log = self.landing_zone, self.change_log
         return {
@@ -543,22 +559,28 @@ class Mirror(Section):
         }
 
     def line_of(self, path: SettingPath) -> int:
-        """The line of a setting in :attr:`file`; for one that is not in the file, that of the section around it."""
+        """Return the line of the setting *path* in the mirror file.
+
+        For a setting that is not in the file, the result is the line of the section around it.
+        """
         while path and path not in self._origin.lines:
             path = path[:-1]
         return self._origin.lines.get(path, 1)
 
     def problem(self, path: SettingPath, code: str, what: str, next_step: str) -> Problem:
-        """Describe a problem with a setting, with its line in the file."""
+        """Build a problem of the setting *path*, with the setting's line in the mirror file."""
         return Problem(code, self.file, self.line_of(path), path_text(path), what, next_step)
 
     def problem_of(self, path: SettingPath, error: MirroringError) -> Problem:
-        """Convert an error to a problem with the setting that caused it."""
+        """Convert an error to a problem of the setting *path*, which caused the error."""
         place = f" ({error.where})" if error.where else ""
         return self.problem(path, error.code, f"{error.what}{place}", error.next_step)
 
     def ledger_url(self) -> str:
-        """The SQLAlchemy URL of the ledger, secrets included: never print it. Raises ``CONNECTION_INVALID``."""
+        """Return the SQLAlchemy URL of the ledger. The URL contains secrets: never print it.
+
+        Raises ``CONNECTION_INVALID`` if the setting `ledger` names a connection that is missing or malformed.
+        """
         if isinstance(self.ledger, LedgerConnection):
             return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
         return ledger_address.absolute(self.ledger, self.home)
@@ -652,11 +674,14 @@ def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iter
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a mirror file. Checks that a schema cannot express are in its descriptions."""
+    """Return the JSON Schema (draft 2020-12) of a mirror file.
+
+    Checks that JSON Schema cannot express are explained in the descriptions of the settings.
+    """
     schema = Mirror.model_json_schema(mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "open_mirroring mirror file"}
 
 
 def schema_document() -> str:
-    """The JSON Schema as the text of ``docs/mirror.schema.json``."""
+    """Return the JSON Schema of a mirror file as the content of ``docs/mirror.schema.json``."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -1,6 +1,6 @@
-"""Checks of single values in a mirror file. Each check raises a pydantic error with our code and the fix.
+"""Checks single values in a mirror file. Each check raises a pydantic error with one of our codes and the fix.
 
-No message contains a value that may be secret; names of tables and columns are shown escaped.
+No error shows a value that may be secret. Names of tables and columns are shown escaped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_COLUMN = 128
 
 
 def refusal(code: str, what: str, next_step: str) -> PydanticCustomError:
-    """Build a pydantic error with our *code* as type; braces in its texts are not taken for placeholders."""
+    """Build a pydantic error with our *code* as its type. Braces in *what* and *next_step* are not placeholders."""
     return PydanticCustomError(code, "{what}", {"what": what, "next_step": next_step})
 
 
@@ -42,19 +42,25 @@ def unfit(what: str, next_step: str) -> PydanticCustomError:
 
 
 class SourceName(NamedTuple):
-    """Schema and table as at the source, unquoted."""
+    """Schema and name of a table as at the source, without quotes."""
 
     schema: str
     table: str
 
 
 def split_source_name(text: str) -> SourceName:
-    """Split ``dbo.orders`` into schema and table. Parts with a dot are quoted as in SQL: ``[a.b].[c]``, ``"a.b".c``."""
+    """Split a table name such as ``dbo.orders`` into schema and table.
+
+    A part that contains a dot is quoted as in SQL: ``[a.b].[c]``, ``"a.b".c``.
+    """
     return SourceName(*map(_unquoted, _split(text)))
 
 
 def split_pattern(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compile ``sales.*`` to regular expressions for schema and table; ``*`` in brackets or quotes stays plain."""
+    """Compile a pattern such as ``sales.*`` to two regular expressions, for schema and table.
+
+    A ``*`` inside brackets or quotes matches only the character ``*``.
+    """
     schema, table = (
         re.escape(_unquoted(part)) if _is_quoted(part) else ".*".join(map(re.escape, part[0].split("*")))
         for part in _split(text)
@@ -63,7 +69,7 @@ def split_pattern(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is a pattern of table names, not one table."""
+    """Whether *text* is a pattern of table names instead of the name of one table."""
     try:
         return any("*" in part[0] and not _is_quoted(part) for part in _split(text))
     except PydanticCustomError:
@@ -94,13 +100,13 @@ def _unquoted(part: re.Match[str]) -> str:
 
 
 def check_source_name(text: str) -> str:
-    """Refuse a text that is neither ``schema.table`` nor a pattern of it."""
+    """Refuse a string that is neither a table name ``schema.table`` nor a pattern of table names."""
     _split(text)
     return text
 
 
 def target_folder(target: str) -> str:
-    """``dbo/orders`` or ``orders`` → the folder below the landing zone (F-02, F-03)."""
+    """Return a table's folder below the landing zone, for a target like ``dbo/orders`` or ``orders`` (F-02, F-03)."""
     parts = target.split("/")
     if len(parts) > 2:
         raise unfit(f"the target {target!r} has more than two parts", "write schema/table, or only table")
@@ -111,13 +117,13 @@ def target_folder(target: str) -> str:
 
 
 def check_target(target: str) -> str:
-    """Refuse a target that is not safe as a folder (F-02)."""
+    """Refuse a `target` of a table that is not safe as a folder name (F-02)."""
     target_folder(target)
     return target
 
 
 def check_column(name: str) -> str:
-    """Refuse a column name that is reserved by the target (F-50) or ambiguous to readers."""
+    """Refuse a column name that Fabric reserves (F-50), or that some readers would take for another name."""
     next_step = "rename the column at the source, or leave it out with `columns`"
     if not name or len(name) > _MAX_COLUMN:
         raise unfit(f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", next_step)
@@ -129,7 +135,7 @@ def check_column(name: str) -> str:
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Refuse names that are equal except for case, as the target compares them."""
+    """Refuse names that differ only in case, because Fabric compares names without case."""
     next_step = "list each column once, spelled as at the source"
     seen: dict[str, str] = {}
     for name in names:
@@ -142,7 +148,7 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def check_landed_names(names: Iterable[str]) -> None:
-    """Refuse column names that are equal at the target, which ignores case (G-120)."""
+    """Refuse column names that differ only in case at the target: Fabric compares names without case (G-120)."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
@@ -152,7 +158,7 @@ def check_landed_names(names: Iterable[str]) -> None:
 
 
 def check_connection_name(name: str) -> str:
-    """Refuse a text that cannot be the name of a connection, such as the connection's content."""
+    """Refuse a string that cannot be the name of a connection, for example the content of a connection."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,199}", name):
         raise unfit(
             "this is no name of a connection",
@@ -162,10 +168,10 @@ def check_connection_name(name: str) -> str:
 
 
 def why_elsewhere(path: str) -> tuple[str, str] | None:
-    """Why a local path would mean another folder for other users or machines, and the fix; None if it would not.
+    """Why a local path would mean another folder for another user or machine, and the fix; None if it would not.
 
-    `~` and variables are refused, not expanded: scheduler, workers and operators have different homes and environments.
-    A name after ``./`` may contain them as plain characters.
+    Paths with `~` or variables are refused and not expanded: scheduler, workers and operators have different home
+    folders and environments. After ``./``, a path may contain `~` and `$` as plain characters.
     """
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
@@ -186,7 +192,7 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
 
 
 def check_path(path: str) -> str:
-    """Refuse a text that is not a local path."""
+    """Refuse a string that is not a local path."""
     if (elsewhere := why_elsewhere(path)) is not None:
         raise unfit(*elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
@@ -196,25 +202,25 @@ def check_path(path: str) -> str:
 
 
 def check_required_path(path: str) -> str:
-    """Refuse a missing path and what :func:`check_path` refuses."""
+    """Refuse a missing path, and a string that is not a local path."""
     if not path:
         raise unfit("a path is needed here", "name a folder; relative ones start at the home folder")
     return check_path(path)
 
 
 def check_stored_place(text: str) -> str:
-    """Refuse a text that is not a place in object storage (S-01)."""
+    """Refuse a string that is not an address in object storage (S-01)."""
     if not is_address(text):
         raise unfit("a local path needs no connection", "write it without connection, as a text, or name an address")
     if not re.fullmatch(r"[\w .=-]+", check_place(text).partition("://")[2].replace("/", "").replace("@", "")):
-        # delta-rs decodes such names once in one call and twice in another.
+        # delta-rs decodes percent-encoded names once in one call and twice in another.
         next_step = "choose a path of letters, digits, blanks and . _ = -"
         raise unfit("a Delta table does not bear every character in its address", next_step)
     return text
 
 
 def check_place(text: str) -> str:
-    """Refuse a text that is neither a local path nor a place in object storage (S-01)."""
+    """Refuse a string that is neither a local path nor an address in object storage (S-01)."""
     if not is_address(text):
         return check_required_path(text)
     try:
@@ -225,7 +231,7 @@ def check_place(text: str) -> str:
 
 
 def check_connection_of(text: str, connection: str | None) -> str | None:
-    """Refuse an address without the name of a connection, and a local path with one."""
+    """Refuse an object storage address without the name of a connection, and a local path with one."""
     if is_address(text) and connection is None:
         next_step = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
         raise unfit("object storage needs a connection", next_step)
@@ -235,9 +241,10 @@ def check_connection_of(text: str, connection: str | None) -> str | None:
 
 
 def stream_position(text: str) -> str:
-    """Check a stream position: ``beginning``, or a commit LSN as in change events, ``0000002C:00000730:0011`` (C-32).
+    """Return a checked position in the stream: ``beginning``, or a commit LSN (C-32).
 
-    The binary form that SQL Server's functions return, ``0x0000002C000007300011``, is converted.
+    An LSN is written as in change events, ``0000002C:00000730:0011``. The binary form of SQL Server's functions,
+    ``0x0000002C000007300011``, is converted to this form.
     """
     if text == BEGINNING:
         return text
@@ -251,7 +258,7 @@ def stream_position(text: str) -> str:
 
 
 def check_sql_type(text: str) -> str:
-    """Refuse a text that does not look like a type: ``int``, ``decimal(18,4)``, ``nvarchar(max)``."""
+    """Refuse a string that does not look like an SQL type such as ``int``, ``decimal(18,4)``, ``nvarchar(max)``."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
         raise unfit("this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
@@ -262,7 +269,7 @@ LANDING_TYPES = ("string", "int16", "int32", "int64", "float64", "timestamp", "d
 
 
 def check_landing_type(text: str) -> str:
-    """Refuse a target type that cannot be set; valid are ``string``, ``int64``, ``decimal(38,10)``, …."""
+    """Refuse a type that a column cannot have at the target; valid are ``string``, ``int64``, ``decimal(38,10)``, …."""
     digits = re.fullmatch(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)", text)
     is_decimal = digits is not None and 1 <= int(digits[1]) <= 38 and int(digits[2]) <= int(digits[1])
     if not is_decimal and text not in LANDING_TYPES[:-1]:

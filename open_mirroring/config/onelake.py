@@ -1,8 +1,8 @@
-"""Connections to OneLake and the Fabric API: the login, and the addresses of the services.
+"""Connections to OneLake and the Fabric API: the login, and the addresses of OneLake and the API.
 
-A connection has the type ``open_mirroring_onelake``. Its ``extra`` contains ``auth`` (for a service principal *login*
-is the client id, *password* the secret), ``tenant_id``, and the addresses of the services if they are not the public
-ones. Other addresses have to be trusted: :mod:`~open_mirroring.remote.trusted_hosts`.
+A connection has the type ``open_mirroring_onelake``. Its ``extra`` contains ``auth``, ``tenant_id``, and the addresses
+of OneLake and the API if they are not the public ones. For a service principal *login* is the client id, *password* the
+secret. Addresses that are not public must be trusted: :mod:`~open_mirroring.remote.trusted_hosts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOSTS = {
 
 
 class OneLakeConnection(NamedTuple):
-    """A resolved connection: the login, and the addresses to call."""
+    """A connection to OneLake after its environment variable was read: the login, and the addresses to call."""
 
     login: EntraLogin
     dfs_endpoint: str
@@ -35,7 +35,10 @@ class OneLakeConnection(NamedTuple):
 
 
 def onelake_connection(connection: Connection) -> OneLakeConnection:
-    """Resolve a connection to OneLake. Raises ``CONNECTION_INVALID``, without any value of the connection."""
+    """Convert a connection to the login and addresses of OneLake.
+
+    Raises ``CONNECTION_INVALID`` for an unusable connection; the error shows no value of the connection.
+    """
     name = connection.name
     if connection.conn_type != CONNECTION_TYPE:
         raise invalid(name, f"for OneLake its conn_type is {CONNECTION_TYPE}")

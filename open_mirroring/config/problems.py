@@ -1,4 +1,4 @@
-"""Describes a mistake in a mirror file: code, file and line, one sentence and the fix. It never shows the value."""
+"""Describes a mistake in a mirror file: code, file and line, what is wrong, and the fix; never the value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def path_text(path: SettingPath) -> str:
 
 
 class Problem(NamedTuple):
-    """A mistake in a mirror file. *line* counts from 1; *path* is written as by :func:`path_text`, or empty."""
+    """A mistake in a mirror file.
+
+    *line* counts from 1. *path* is the path of the setting, such as ``tables[0].target``; it is empty if the mistake
+    belongs to no setting.
+    """
 
     code: str
     file: Path
@@ -58,7 +62,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(TerminalError):
-    """Raised for mirror files with mistakes (``CONFIG_INVALID``); *problems* has them all, by file and line."""
+    """The error for mirror files with mistakes (``CONFIG_INVALID``); *problems* has all mistakes, by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems), key=lambda p: (str(p.file), p.line, p.path, p.code, p.what)))
@@ -75,7 +79,7 @@ class ConfigError(TerminalError):
 
 
 class Mistake(NamedTuple):
-    """Why a setting is refused. *line* is set only if the mistake is not at the setting's own line."""
+    """Why a setting is refused. *line* is set only if the mistake is in another line than the setting."""
 
     path: SettingPath
     code: str
@@ -85,7 +89,10 @@ class Mistake(NamedTuple):
 
 
 def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
-    """Convert a pydantic error of the model *root* to our text; its path has only names and indexes of settings."""
+    """Convert a pydantic error of the model *root* to a mistake with our own text.
+
+    The mistake's path contains only names and indexes of settings, no values.
+    """
     location = error["loc"]
     path = tuple(part for part in location[:-1] if not _is_tag(part))
     if location and (error["type"] == "extra_forbidden" or not _is_tag(location[-1])):

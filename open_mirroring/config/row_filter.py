@@ -1,7 +1,7 @@
-"""Parses `where`: the condition that a row fulfils to be mirrored (G-193).
+"""Parses the setting `where` of a table: the condition for mirroring a row (G-193).
 
-It is a small part of SQL, so that every source and every database decide it alike: comparisons of a column with a
-literal, IN, IS NULL, AND, OR, NOT. NULL is neither equal nor unequal to anything, as in SQL.
+The condition is a small part of SQL that every source and every database evaluate alike: comparisons of a column with a
+literal, IN, IS NULL, AND, OR, NOT. As in SQL, a comparison with NULL is neither true nor false.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _ALLOWED = "write comparisons of a column with a literal, IN (…), IS NULL, AND
 
 
 class Condition(NamedTuple):
-    """A condition, or one part of it: *operator* is AND, OR, NOT, IN, NULL or one of :data:`COMPARISONS`.
+    """A condition, or one part of a condition: *operator* is AND, OR, NOT, IN, NULL or one of :data:`COMPARISONS`.
 
-    AND, OR and NOT have *parts*, every other one a *column*, and *values* unless it is NULL.
+    A condition with the operator AND, OR or NOT has *parts*. A condition with another operator has a *column*, and,
+    except for NULL, *values*.
     """
 
     operator: str
@@ -41,7 +42,7 @@ class Condition(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names, in their order."""
+        """The columns that the condition names, in the order of the condition's text."""
         found = [self.column] if self.column else [name for part in self.parts for name in part.columns]
         return tuple(dict.fromkeys(found))
 
@@ -63,7 +64,10 @@ def _spelled(value: Literal) -> str:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse a condition; refuse (``CONFIG_INVALID``) whatever is not in this part of SQL."""
+    """Parse the text of a condition.
+
+    Raises ``CONFIG_INVALID`` for SQL that a condition cannot contain, such as functions or subqueries.
+    """
     parser = _Parser(text)
     try:
         found = parser.either()

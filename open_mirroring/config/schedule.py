@@ -1,4 +1,7 @@
-"""When a mirror replicates: by a cron expression of five fields, or when new data arrives."""
+"""When a mirror replicates: by a cron expression of five fields, or when new data arrives.
+
+Also computes the next time that matches a cron expression.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ def seconds_of(text: str) -> int:
 
 
 def check_cron(text: str) -> str:
-    """Refuse a text that is not a cron expression of five fields (minute, hour, day of month, month, weekday)."""
+    """Refuse a string that is not a cron expression of five fields (minute, hour, day of month, month, weekday)."""
     fields = text.split()
     next_step = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
     if len(fields) != len(_FIELDS):
@@ -82,9 +85,10 @@ def check_cron(text: str) -> str:
 
 
 def next_after(text: str, moment: datetime) -> datetime | None:
-    """The first minute after *moment* that matches a checked cron expression, in the same time zone; None if none does.
+    """Return the first minute after *moment* that matches a checked cron expression, in the time zone of *moment*.
 
-    As in cron, if day of month and weekday are both restricted, a day matches when either of them does.
+    The result is None if no minute matches. As in cron, if day of month and weekday are both restricted, a day matches
+    when one of the two fields matches.
     """
     fields = text.casefold().split()
     minutes, hours, days, months, weekdays = (

@@ -1,7 +1,7 @@
 """Finds values that look like secrets in a mirror file.
 
-Mirror files only name connections; the secrets are in the environment (I30). The scan refuses too much rather than too
-little, and never shows what it found.
+Mirror files only name connections; the secrets are in environment variables (I30). If it is doubtful whether a value is
+a secret, the scan refuses the value. Messages of the scan never show a value.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _VALUE = re.compile(
 
 
 def key_smells(key: str) -> bool:
-    """Whether a setting with this name would hold a secret: ``password``, ``sas_token``, ``AccountKey`` and so on."""
+    """Whether a setting of the name *key* would hold a secret: ``password``, ``sas_token``, ``AccountKey``, …."""
     return _KEY.search(re.sub(r"[^a-z0-9]", "", key.casefold())) is not None
 
 
 def text_smells(text: str) -> bool:
-    """Whether a text looks like a secret: a URL with a password, ``AccountKey=…``, a private key."""
+    """Whether a string looks like a secret: a URL with a password, ``AccountKey=…``, a private key."""
     return _VALUE.search(text) is not None

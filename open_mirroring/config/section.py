@@ -1,4 +1,4 @@
-"""Shared by all sections of a mirror file: the base class, types of values, and the section about dead letters."""
+"""Parts shared by all sections of a mirror file: the base class, types of values, and the section `dead_letters`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FolderSetting = Annotated[
 
 
 class ExtraColumns(Section):
-    """Columns added to those of the source, each for a property of the change that made the row (G-118)."""
+    """Columns added to those of the source; each contains a property of the row's last change (G-118)."""
 
     commit_time: ColumnName | None = Field(
         default=None, description="When the change was committed, as far as its source says; a timestamp in UTC."
@@ -91,12 +91,12 @@ class ExtraColumns(Section):
 
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
-        """The configured properties of a change, each with the name of its column at the target."""
+        """The configured properties of a change, each paired with the name of its column at the target."""
         return tuple((content, name) for content, name in self.model_dump().items() if name is not None)
 
 
 class DeadLetters(Section):
-    """How many open dead letters (messages set aside as unreadable) are tolerated."""
+    """How many open dead letters (unreadable messages, and changes with an unfit value) are tolerated."""
 
     tolerate: Annotated[StrictInt, Field(ge=0)] = Field(
         default=0,

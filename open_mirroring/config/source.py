@@ -1,6 +1,6 @@
-"""The source section of a mirror file: one class per combination of format and transport.
+"""The section `source` of a mirror file: one class per combination of format and transport.
 
-Each class has only the settings that its format and transport use, so that a setting of another combination is refused.
+Each class has only the settings that its format and transport use, so a setting of another combination is refused.
 Change event streaming leaves out columns of some SQL types (C-77; Microsoft Learn, *Configure change event streaming*).
 """
 
@@ -68,7 +68,7 @@ OffsetGaps = Literal["lost", "expected"]
 
 
 class AnySource(Section):
-    """Settings of every source, whatever its format and transport."""
+    """Settings that every source has, whatever its format and transport."""
 
     spells_by_reading: ClassVar[bool] = False
     """Whether rows have the columns that the table had when it was read, not when it changed (T-33)."""
@@ -95,36 +95,39 @@ class AnySource(Section):
 
     @property
     def connections(self) -> dict[str, str]:
-        """The names of the source's connections, by setting."""
+        """The names of the source's connections, by the setting that contains the name."""
         named = {setting: getattr(self, setting, None) for setting in ("connection", "schema_registry")}
         return {setting: name for setting, name in named.items() if name is not None}
 
     @property
     def ordered_partitions(self) -> int:
-        """The number of partitions that must show a later commit before a transaction is complete; 0 if unknown."""
+        """How many partitions must show a later commit before a transaction counts as complete.
+
+        The number is 0 if it is unknown in how many partitions changes arrive.
+        """
         return 0
 
     @property
     def text_encoding(self) -> str:
-        """The encoding of text files without a byte order mark (T-46)."""
+        """The encoding of text files that do not begin with a byte order mark (T-46)."""
         return str(getattr(self, "encoding", UTF8))
 
     @property
     def place(self) -> str:
-        """The location of the changes, for messages: a path, or topics or a database with the name of a connection."""
+        """The place of the changes, for messages: a path, or topics or a database with the name of their connection."""
         path, topics = getattr(self, "path", ""), getattr(self, "topics", ())
         of_topics = f"{', '.join(topics)} of " if topics else ""
         return path or f"{of_topics}connection {self.connections['connection']}"
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """Where messages are read from and how their bytes are decoded, by setting, as in the mirror file (G-142)."""
+        """The settings for where messages are read from and how their bytes are decoded, by setting's name (G-142)."""
         said = {name: getattr(self, name, None) for name in _WHERE_READ}
         return {name: [value] if isinstance(value, str) else [*value] for name, value in said.items() if value}
 
 
 class InFolder(AnySource):
-    """Sources whose changes are files below a local path, or in object storage."""
+    """Base class of sources whose changes are files below a local path, or in object storage."""
 
     path: PlaceText = Field(
         description="The folder or file with the changes: a local path, or an address in object storage (abfss://…, "
@@ -136,7 +139,7 @@ class InFolder(AnySource):
 
 
 class InLines(InFolder):
-    """Sources whose messages are JSON lines in files."""
+    """Base class of sources whose messages are JSON lines in files."""
 
     transport: Literal["files"] = Field(description="JSON lines.")
     layout: Literal["wrapped", "bare"] = Field(
@@ -152,12 +155,16 @@ class InLines(InFolder):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """As :attr:`AnySource.reads`, with `offset_gaps: expected`; at other places gaps are not expected (G-113)."""
+        """The settings for where messages are read from and how their bytes are decoded, by name of the setting.
+
+        The setting `offset_gaps` is included only if its value is `expected`; with any other value, gaps in the
+        offsets of messages are not expected at this place (G-113).
+        """
         return {**super().reads, **({GAPS: [EXPECTED]} if self.offset_gaps == EXPECTED else {})}
 
 
 class InCapture(InFolder):
-    """Sources whose messages are in Avro files of Event Hubs Capture."""
+    """Base class of sources whose messages are in Avro files of Event Hubs Capture."""
 
     transport: Literal["capture"] = Field(description="Avro files of Event Hubs Capture.")
     gap_timeout_minutes: Positive = Field(
@@ -168,7 +175,7 @@ class InCapture(InFolder):
 
 
 class InTopics(AnySource):
-    """Sources whose messages are in topics of a Kafka broker, or of the Kafka endpoint of Event Hubs."""
+    """Base class of sources whose messages are in topics of a Kafka broker, or of the Kafka endpoint of Event Hubs."""
 
     transport: Literal["kafka"] = Field(description="Topics of Kafka, also at the Kafka endpoint of Event Hubs.")
     connection: ConnectionName = _CONNECTION
@@ -183,7 +190,7 @@ class InTopics(AnySource):
 
 
 class ChangeEvents(AnySource):
-    """Settings of change event streaming (SQL Server and Azure SQL), over any transport."""
+    """Settings of change event streaming (SQL Server and Azure SQL), whatever the transport is."""
 
     format: Literal["sqlserver-ces"] = Field(description="Change event streaming of SQL Server and Azure SQL.")
     database: str | None = Field(
@@ -205,14 +212,17 @@ class ChangeEvents(AnySource):
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`; 0 for bare lines, which do not show the partition of a message."""
+        """How many partitions must show a later commit before a transaction counts as complete.
+
+        The number is 0 for bare JSON lines, because bare lines do not show the partition of a message.
+        """
         if self.partition_key_scheme == "none" or (isinstance(self, InLines) and self.layout == "bare"):
             return 0
         return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
 
 
 class QlikTask(AnySource):
-    """Settings of a Qlik task, over any transport."""
+    """Settings of a Qlik task, whatever the transport is."""
 
     is_surveyed = True
 
@@ -229,7 +239,7 @@ class QlikTask(AnySource):
 
 
 class ChangeTables(QlikTask):
-    """Settings of Qlik's change tables, over any transport."""
+    """Settings of Qlik's change tables, whatever the transport is."""
 
     format: Literal["qlik-change-table"] = Field(description="Change tables of a Qlik task.")
     header_prefix: Annotated[str, StringConstraints(max_length=60)] = Field(
@@ -250,7 +260,7 @@ class ChangeTables(QlikTask):
 
 
 class Messages(QlikTask):
-    """Settings of Kafka messages of Qlik Replicate and Talend, over any transport."""
+    """Settings of messages of Qlik Replicate and Talend, whatever the transport is."""
 
     format: Literal["qlik-message"] = Field(description="Kafka messages of Qlik and Talend.")
     binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
@@ -287,11 +297,11 @@ class CesInLines(ChangeEvents, InLines, title="sqlserver-ces over files"):
 
 
 class CesInTopics(ChangeEvents, InTopics, title="sqlserver-ces over kafka"):
-    """Change events in topics, or in Event Hubs."""
+    """Change events in topics of a Kafka broker or of Event Hubs."""
 
 
 class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over files"):
-    """Change tables as data files, each with a ``.dfm`` metadata file."""
+    """Qlik change tables as data files, each with a ``.dfm`` metadata file."""
 
     transport: Literal["files"] = Field(description="Data files, with a .dfm next to each.")
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
@@ -302,12 +312,15 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """As :attr:`AnySource.reads`, with the encoding: another one would decode the same bytes differently."""
+        """The settings for where change tables are read from and how their bytes are decoded, by name of the setting.
+
+        An encoding other than UTF-8 is included, because the same bytes have another content in another encoding.
+        """
         return {**super().reads, **({"encoding": [self.encoding]} if self.encoding != UTF8 else {})}
 
 
 class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
-    """Change tables in the database that the task writes them to."""
+    """Qlik change tables in the database to which the Qlik task writes them."""
 
     spells_by_reading: ClassVar[bool] = True
     transport: Literal["jdbc"] = Field(description="The database that the task writes change tables to.")
@@ -336,34 +349,38 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
 
     @property
     def control_tables_in(self) -> str | None:
-        """The schema that contains Qlik's control tables; None if they are not read."""
+        """The schema of Qlik's control tables; None if the control tables are not read."""
         if self.control_schema is None and self.partitions is not None:
             return names.split_source_name(self.partitions).schema
         return self.control_schema
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`: 1 with Change Data Partitioning, which gives one order (T-80)."""
+        """How many partitions must show a later commit before a transaction counts as complete.
+
+        The number is 1 with Qlik's Change Data Partitioning, which puts all changes into one order, and 0 without it
+        (T-80).
+        """
         return 0 if self.partitions is None else 1
 
 
 class MessagesInCapture(Messages, InCapture, title="qlik-message over capture"):
-    """Messages sent to an event hub, in files of its Capture, which contain no message keys."""
+    """Qlik messages in files of Event Hubs Capture, which contain no message keys."""
 
 
 class MessagesInLines(Messages, InLines, title="qlik-message over files"):
-    """Messages as JSON lines."""
+    """Qlik messages as JSON lines."""
 
 
 class MessagesInTopics(Messages, InTopics, title="qlik-message over kafka"):
-    """Messages in topics."""
+    """Qlik messages in topics of a Kafka broker or of Event Hubs."""
 
 
 FormatName = Literal["sqlserver-ces", "qlik-change-table", "qlik-message"]
 
 
 class RegisteredMessages(AnySource):
-    """Messages in a format that an installed package registers; the format has no settings of its own."""
+    """Messages in a format that an installed package registers. The format has no settings of its own."""
 
     format: str = Field(
         description="Name of a format of messages that an installed package registers.",
@@ -372,15 +389,15 @@ class RegisteredMessages(AnySource):
 
 
 class RegisteredInCapture(RegisteredMessages, InCapture, title="registered format over capture"):
-    """Messages in Event Hubs Capture files."""
+    """Messages of a registered format in files of Event Hubs Capture."""
 
 
 class RegisteredInLines(RegisteredMessages, InLines, title="registered format over files"):
-    """Messages as JSON lines."""
+    """Messages of a registered format as JSON lines."""
 
 
 class RegisteredInTopics(RegisteredMessages, InTopics, title="registered format over kafka"):
-    """Messages in Kafka topics."""
+    """Messages of a registered format in Kafka topics."""
 
 
 class _Chosen(Section, extra="ignore"):
@@ -455,9 +472,10 @@ SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
 
 
 def check_complete_position(source: AnySource) -> None:
-    """Refuse a source for which it is never certain that no older change can arrive.
+    """Refuse a source that never shows up to where no older change can arrive.
 
-    `consistency: transaction` needs that certainty (C-34, C-88, K-80, T-80).
+    The setting `consistency: transaction` publishes a transaction only when no older change can arrive (C-34, C-88,
+    K-80, T-80).
     """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
@@ -485,15 +503,16 @@ def check_complete_position(source: AnySource) -> None:
 
 
 def keeps_tables(source: AnySource, connection: str) -> bool:
-    """Whether the connection is that of the database where a Qlik task keeps tables and change tables (T-30)."""
+    """Whether *connection* names the database in which the Qlik task keeps both tables and change tables (T-30)."""
     return isinstance(source, ChangeTablesInDatabase) and source.connection == connection
 
 
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse to load columns that change events never contain: the first change of a row would set them to NULL.
 
-    *columns* pairs names with SQL types, None if unknown; *where* goes into the message. Raises
-    ``COLUMN_NOT_STREAMED``.
+    *columns* pairs each column's name with its SQL type, or with None if the type is unknown. *where* is the place to
+    show in the message. Raises ``COLUMN_NOT_STREAMED`` if the source is change event streaming and one of the types is
+    left out.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
     if found and isinstance(source, ChangeEvents):

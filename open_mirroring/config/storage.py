@@ -1,9 +1,9 @@
 """Opens locations in object storage, with logins from Airflow's connection types.
 
-``wasb`` and ``adls``: an account key, a SAS token or a login to Entra ID, in ``extra`` or as login and password; the
-account is that of the address, for ``az://`` *host* or *login*. ``aws``: login and password are the access key; without
-them the machine's identity is used. Public source: Apache Airflow providers; Microsoft Learn, *Azure Storage connection
-strings*.
+A ``wasb`` or ``adls`` connection has an account key, a SAS token or a login to Entra ID, in ``extra`` or as login and
+password. The storage account is in the address; for ``az://`` it is *host* or *login* of the connection. In an ``aws``
+connection login and password are the access key; if both are empty, the machine's identity is used. Public source:
+Apache Airflow providers; Microsoft Learn, *Azure Storage connection strings*.
 """
 
 from __future__ import annotations
@@ -46,24 +46,37 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
 def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
-    """The location that a setting names: a local path, or an object in storage. Raises ``CONNECTION_INVALID``."""
+    """Return the location that a setting names: the local path or object storage address *text*.
+
+    Raises ``CONNECTION_INVALID`` if *connection* names a connection that is missing or does not fit the address.
+    """
     return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
 
 
 def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
-    """The location of a folder setting, local or in object storage. Raises ``CONNECTION_INVALID``."""
+    """Return the location of a folder that a setting names, local or in object storage.
+
+    Raises ``CONNECTION_INVALID`` if the setting's connection is missing or does not fit the address.
+    """
     if isinstance(setting, str):
         return mirror.resolve(setting)
     return storage_place(setting.path, resolve(setting.connection))
 
 
 def log_place(mirror: Mirror) -> Place:
-    """The location of a mirror's change log. Raises ``CONNECTION_INVALID``."""
+    """Return the location of a mirror's change log.
+
+    Raises ``CONNECTION_INVALID`` if the change log's connection is missing or does not fit the address.
+    """
     return folder_place(mirror, mirror.change_log)
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:
-    """The location in object storage that an address names. Raises ``CONNECTION_INVALID`` and ``CONFIG_INVALID``."""
+    """Return the location in object storage that the address *text* names.
+
+    Raises ``CONFIG_INVALID`` for an invalid address, and ``CONNECTION_INVALID`` for a connection that does not fit the
+    address.
+    """
     address = parse_address(text)
     login = _login(address, connection)
     return ObjectPath(StorageRoot(address, login), address.path)

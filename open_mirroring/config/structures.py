@@ -1,4 +1,4 @@
-"""The setting `structures`: column types of tables whose source announces none, as Qlik messages may (K-61)."""
+"""The setting `structures`: column types of tables whose source announces no types, as in some Qlik messages (K-61)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ QlikType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9]*( ?\(
 
 
 class GivenStructure(Section):
-    """The structure of one table, used to decode its messages.
+    """The structure of one table, used to decode the table's messages.
 
-    It is given by a metadata message, by columns, by an Avro schema, or by columns and Avro schema.
+    In the mirror file it is given by one of `metadata` (a metadata message), `columns` and `avro` (an Avro schema), or
+    by both `columns` and `avro`.
     """
 
     table: Annotated[str, AfterValidator(names.check_source_name)] = Field(

@@ -1,7 +1,7 @@
 """The settings of one table in a mirror file, or of a pattern of tables: names, columns, key, and initial load.
 
-Each check belongs to one field and may use the fields before it. Rules: G-08 (initial loads), F-02, F-03 (folders,
-colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring landing zone requirements*).
+Each check belongs to one field and may use the fields before this field. Rules: G-08 (initial loads), F-02, F-03
+(folders, colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring landing zone requirements*).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OnDelete = Literal["remove", "keep"]
 
 
 class History(Section):
-    """A second target of a source table, with every change of its rows (G-194)."""
+    """A second target table of a source table, with every change of the source table's rows (G-194)."""
 
     target: Annotated[str, AfterValidator(names.check_target)] = Field(
         description="schema/table, or only table, in the mirrored database.",
@@ -95,7 +95,7 @@ _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
 
 
 class DelimitedText(Section):
-    """Settings for a table written as delimited text instead of Parquet; its columns can never change (F-23)."""
+    """Settings for a table written as delimited text instead of Parquet, whose columns can never change (F-23)."""
 
     columns: dict[ColumnName, str] = Field(
         min_length=1,
@@ -147,7 +147,7 @@ class DelimitedText(Section):
 
     @property
     def text_format(self) -> TextFormat:
-        """The settings in the form that the ledger stores."""
+        """Return these settings in the form that the ledger stores, for the given columns."""
         return TextFormat(
             self.extension, self.column_separator, self.row_separator, self.null_value, tuple(self.columns.items())
         )
@@ -158,7 +158,7 @@ Handover = Literal["quiesced", "exact"]
 
 
 def check_handover(handover: Handover, position: str) -> None:
-    """Refuse a `handover` that does not fit the position from which the stream is applied."""
+    """Refuse a `handover` that does not fit *position*, from which the stream is applied over the initial load."""
     if handover == "quiesced" and position != names.BEGINNING:
         what = "where nothing was changed between export and stream, the entire stream comes after the load"
         raise names.unfit(what, "set `stream_from: beginning`, or `handover: exact`")
@@ -168,7 +168,7 @@ def check_handover(handover: Handover, position: str) -> None:
 
 
 class StreamFromFile(Section):
-    """A file with the stream position of an export, written by the export itself."""
+    """The name of a JSON file with the stream position of an export; the program that exports writes this file."""
 
     file: PlaceText = Field(
         description="JSON file with the key stream_from; in object storage it is read by the export's connection."
@@ -297,7 +297,7 @@ def _refuse_stream_of_proof(prove: JdbcLoad) -> None:
 
 
 class ProofExport(Section):
-    """An export of the source's rows, with which a proof compares the mirrored table."""
+    """An export of the source's rows, with which `open-mirroring prove` compares the mirrored table."""
 
     format: Literal["parquet", "csv", "qlik-full-load"] = Field(description="Format of the exported files.")
     path: PlaceText = Field(description="File or folder of the export: a local path, or an address in object storage.")
@@ -333,7 +333,7 @@ InitialLoad = Annotated[
 
 
 class ColumnSelection(Section):
-    """The columns to mirror, by names and patterns, in which * matches any characters. Case is ignored."""
+    """The columns to mirror, by names and patterns. In a pattern, * matches any characters. Case is ignored."""
 
     include: tuple[ColumnName, ...] | None = Field(
         default=None, min_length=1, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
@@ -400,7 +400,7 @@ def _refuse_unread(hashed: tuple[str, ...], columns: tuple[str, ...] | ColumnSel
 
 
 def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
-    """Why a key column cannot be hashed, and the fix; None if no key column is hashed."""
+    """Why a key column cannot be hashed, and the fix; None if *hashed* contains no column of *key*."""
     of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
     if not of_key:
         return None
@@ -548,7 +548,7 @@ class Table(Section):
 
     @property
     def text_format(self) -> TextFormat | None:
-        """The format of the table's delimited text files, with their columns at the target; None for Parquet."""
+        """The format of the table's delimited text files, with the columns at the target; None for Parquet files."""
         if self.delimited_text is None:
             return None
         text = self.delimited_text.text_format
@@ -558,27 +558,31 @@ class Table(Section):
 
     @property
     def loads_through_log(self) -> bool:
-        """Whether the rows of the initial load are written to the change log first, like changes.
+        """Whether the rows of the initial load are written to the change log before they are published, as changes are.
 
-        This is needed if later changes complete the loaded rows (G-04), if deleted rows keep their last values (G-192),
-        for a history, whose first rows they are (G-194), and for delimited text, so that all files have one format.
+        The change log needs these rows in four cases: later changes complete the loaded rows (G-04); deleted rows keep
+        their last values (G-192); the table has a history, which begins with these rows (G-194); or the table is
+        published as delimited text, so that all its files have one format.
         """
         through_log = self.complete_rows or self.keeps_deleted or self.history is not None
         return bool(through_log) or self.delimited_text is not None
 
     @property
     def keeps_deleted(self) -> bool:
-        """Whether deleted rows stay at the target (G-192)."""
+        """Whether rows that are deleted at the source stay at the target (G-192)."""
         return self.on_delete == "keep"
 
     @cached_property
     def row_filter(self) -> Condition | None:
-        """The condition that rows fulfil to be mirrored; None: all are (G-193)."""
+        """The condition for mirroring a row (`where` in the mirror file); None: every row is mirrored (G-193)."""
         return None if self.where is None else parse_condition(self.where)
 
     @property
     def begins_with_load_of_task(self) -> bool:
-        """Whether the initial load is the full load that a Qlik task wrote as files before its changes (G-128)."""
+        """Whether the initial load is the full load that a Qlik task wrote as files before the task's changes.
+
+        Rule G-128.
+        """
         load = self.initial_load
         if not isinstance(load, ExportLoad):
             return False
@@ -590,21 +594,25 @@ class Table(Section):
 
     @property
     def keys_of_rows(self) -> tuple[str, ...] | None:
-        """Of a history the key of the rows whose changes it has, which is not its own; None for any other table."""
+        """For a history table, the key of the source rows whose changes it contains; None for any other table.
+
+        The history table itself has no key, or a key that also contains the position of the change.
+        """
         return self._keys_of_rows
 
     @property
     def history_table(self) -> Table | None:
-        """Its history as a table of its own.
+        """The table's history as a table of its own; None if the mirror file sets no history.
 
-        Changes have no key, as their rows are only ever inserted; versions are found by their row and its position.
+        A history of the form `changes` has no key, because its rows are only ever inserted. In the form `scd2` the key
+        is the key of the source row and the position of the change.
         """
         if self.history is None:
             return None
         key = (*self.key, POSITION_KEY) if self.history.form == "scd2" else ()
         own = {"source": history_of(self.source), "target": self.history.target, "key": key, "append_only": not key}
         without = dict.fromkeys(("history", "initial_load", "prove", "keys_never_change", "key_is_unique"))
-        # A change before a column was added is right without it.
+        # A history row of a change from before a column was added is correct without this column.
         others = {"on_delete": "remove", "require_reload_on_add": False}
         table = self.model_copy(update={**own, **without, **others})
         table._keys_of_rows = self.key
@@ -629,12 +637,15 @@ class Table(Section):
         return (*named.items(), *([(DELETED_AT, deleted_at)] if self.keeps_deleted else []))
 
     def take_over(self, hashed: tuple[str, ...], extra: ExtraColumns) -> None:
-        """Apply the mirror's defaults: also hash these columns, and add its extra columns."""
+        """Apply the mirror's defaults to the table: also hash the columns *hashed*, and add the columns *extra*."""
         self._hashed_everywhere, self._extra_everywhere = hashed, extra
         self.__dict__.pop("chosen", None)
 
     def taken_names(self, everywhere: ExtraColumns) -> list[str]:
-        """The names of extra columns that another column already has at the target (G-118)."""
+        """Return the names of extra columns that another column already has at the target (G-118).
+
+        *everywhere* are the extra columns that the mirror adds to every table.
+        """
         chosen = _chosen(self.columns)
         text = self.delimited_text.columns if self.delimited_text else ()
         known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
@@ -642,16 +653,19 @@ class Table(Section):
         return [name for _, name in self._extra(everywhere) if name.casefold() in landed]
 
     def joined(self) -> Table:
-        """Mark the table as found by a pattern, so that settings for columns that it lacks are allowed. Returns it."""
+        """Mark the table as found by a pattern, and return the table.
+
+        Settings of such a table may name columns that the table lacks.
+        """
         self._joined = True
         return self
 
     def unhashed(self, known: Iterable[str]) -> list[str]:
-        """The columns that `hash` lists by name, but that none of the *known* columns matches (G-122)."""
+        """Return the columns that `hash` in the mirror file lists by name, but *known* does not contain (G-122)."""
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
 
     def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
-        """The configured column names that match none of the *known* columns, by the setting that contains them."""
+        """Return the column names in the table's settings that *known* does not contain, by the naming setting."""
         chosen, known = self.chosen, [*known]
         own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
         named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}
@@ -824,10 +838,10 @@ class Table(Section):
 
 
 class TablePattern(Section):
-    """Mirrors all tables whose names match a pattern, each from its first change on (G-70).
+    """Settings that mirror all tables whose names match a pattern, each from the table's first change on (G-70).
 
-    Key and columns are those that the source announces. Tables that are listed themselves or under ``ignore`` are left
-    out. If several patterns match, the first one applies.
+    Key and columns are the ones that the source announces. Tables that the mirror file lists by name or under `ignore`
+    are left out. If several patterns match a table, the first pattern applies.
     """
 
     source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
@@ -917,9 +931,9 @@ class TablePattern(Section):
         return _fits(self.source, name) and not any(_fits(one, name) for one in self.exclude)
 
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
-        """The settings of a table found by this pattern, as if the mirror file listed it with this key.
+        """Return the settings of a table found by this pattern, as if the mirror file listed the table with *key*.
 
-        Raises ValidationError if such a table is not allowed in a mirror file.
+        Raises ValidationError if a mirror file could not list the table with these settings.
         """
         shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
@@ -954,7 +968,7 @@ def _kind_of_table(value: Any) -> str:
     if isinstance(value, Table | TablePattern):
         return f"({type(value).__name__})"
     source = value.get("source") if isinstance(value, dict) else None
-    # A table may have a * in its name; an entry with a key is a table.
+    # A table may have a * in its name, so an entry with a key is a table and not a pattern.
     is_pattern = isinstance(source, str) and names.is_pattern(source) and "key" not in value
     return "(TablePattern)" if is_pattern else "(Table)"
 
@@ -965,19 +979,22 @@ TableEntry = Annotated[
 
 
 def unfit(path: SettingPath, what: str, next_step: str) -> Mistake:
-    """Describe a setting of a table that contradicts another one; *path* begins with the index of the table."""
+    """Describe a setting of a table that contradicts another setting; *path* begins with the index of the table."""
     return Mistake(path, "CONFIG_INVALID", what, next_step)
 
 
 def refuse(found: Iterable[Mistake]) -> None:
-    """Raise one ValidationError for all mistakes; does nothing if there are none."""
+    """Raise one ValidationError for all mistakes in *found*; does nothing if *found* is empty."""
     errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.next_step), loc=c.path, input=None) for c in found]
     if errors:
         raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 
 
 def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
-    """Find tables, given with their index in the file, that share source or folder with an earlier one (F-02)."""
+    """Find tables whose source or folder an earlier table has already (F-02).
+
+    *tables* pairs the index of each table in the mirror file with the table.
+    """
     found: list[Mistake] = []
     sources: dict[tuple[str, str], int] = {}
     folders: dict[str, SettingPath] = {}
@@ -1001,9 +1018,10 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
 
 
 def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Mistake]:
-    """Find every table that would read the same change table as an earlier one.
+    """Find tables that would read the same change table as an earlier table.
 
-    *tables* pairs each with its index in the file; *suffix* ends the default name of a change table.
+    *tables* pairs the index of each table in the mirror file with the table. *suffix* ends the default name of a
+    change table.
     """
     found: list[Mistake] = []
     taken: dict[tuple[str, str], int] = {}

@@ -1,7 +1,7 @@
-"""Reads YAML with the line of every setting, and reports all mistakes of the text, not only the first.
+"""Reads YAML with the line of every setting, and reports all mistakes in the text, not only the first.
 
-Values are those of ``yaml.safe_load``, with merge keys. A value that looks like a secret is replaced, so that no
-message can show it.
+The values equal those of ``yaml.safe_load``, merge keys included. A value that looks like a secret is replaced, so that
+no message can show the secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SOURCE_COLUMNS = "types"
 class YamlTree:
     """The parsed values and the mistakes of one YAML text.
 
-    *data* is None if the text is not valid YAML; *withheld* are the paths of values that look like secrets.
+    *data* is None if the text is not valid YAML. *withheld* are the paths of values that look like secrets.
     """
 
     def __init__(self, text: str) -> None:
@@ -57,13 +57,13 @@ class YamlTree:
                 self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, number))
 
     def line_of(self, path: SettingPath) -> int:
-        """The line of a setting, or of the nearest enclosing setting in the file."""
+        """Return the line of the setting *path*, or, if it is not in the file, of the nearest setting around it."""
         while path not in self.lines:
             path = path[:-1]
         return self.lines[path]
 
     def is_withheld(self, path: SettingPath) -> bool:
-        """Whether the value at *path*, or one around it, was a secret."""
+        """Whether the value at *path*, or a value that contains it, was replaced because it looks like a secret."""
         return any(path[:length] in self.withheld for length in range(len(path) + 1))
 
     def _broken(self, line: int, what: str, next_step: str) -> None:
@@ -167,7 +167,7 @@ class _TooLarge(Exception):
 
 def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
     problem, context = error.problem or "it is malformed", error.context or ""
-    # Of what has no end, the beginning is the faulty line.
+    # If a list, mapping or key is never closed, its first line is reported as the faulty line.
     is_earlier = "flow" in context or "simple key" in context
     mark = error.context_mark if is_earlier else error.problem_mark or error.context_mark
     # The parser quotes aliases and tags, which are file content (`password: *hunter2`), but also its own words.

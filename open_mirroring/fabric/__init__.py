@@ -1,1 +1,1 @@
-"""Calls the Fabric REST API: creates and starts the mirrored database, and reads its status and that of its tables."""
+"""Calls the Fabric REST API: creates and starts the mirrored database, and reads the status of database and tables."""

@@ -32,7 +32,7 @@ _ASK_AGAIN_SECONDS = 5.0
 
 
 class MirroredDatabase(NamedTuple):
-    """A mirrored database; *id* and *workspace* are GUIDs."""
+    """A mirrored database in Fabric; *id* and *workspace* are the GUIDs of database and workspace."""
 
     workspace: str
     id: str
@@ -40,11 +40,11 @@ class MirroredDatabase(NamedTuple):
 
 
 class FabricCalls:
-    """Calls of the Fabric REST API. It uses tokens for the API, not for storage (R-03), and caches nothing.
+    """Calls of the Fabric REST API, with access tokens for this API (R-03). No answer is cached.
 
-    Each call raises ``SERVICE_REFUSED`` with the API's own code, and the errors of
-    :class:`~open_mirroring.remote.entra.AuthorizedService`. After a TransientError, a call that changes something may
-    have been carried out.
+    Each call raises ``SERVICE_REFUSED`` with the API's own code when the API refuses it, and the errors of
+    :class:`~open_mirroring.remote.entra.AuthorizedService`. If a call that changes something raises a TransientError,
+    the change may have been carried out nevertheless.
     """
 
     def __init__(self, endpoint: str, login: EntraLogin, timeout_seconds: float = 60.0) -> None:
@@ -77,21 +77,24 @@ class FabricApi(FabricCalls):
         self._sleep = sleep
 
     def find_workspace(self, name: str) -> str | None:
-        """The GUID of the workspace with this name; None if the login sees none."""
+        """Return the GUID of the workspace *name*; None if the login can see no workspace of this name."""
         for workspace in self._pages("GET", "/v1/workspaces", "value"):
             if workspace.get("displayName") == name:
                 return str(workspace["id"])
         return None
 
     def find_database(self, workspace: str, name: str) -> MirroredDatabase | None:
-        """The mirrored database with this display name in a workspace, given by GUID; None when there is none."""
+        """Return the mirrored database with the display name *name*; None if the workspace has none of this name.
+
+        *workspace* is the GUID of the workspace.
+        """
         for item in self._pages("GET", _databases(workspace), "value"):
             if item.get("displayName") == name:
                 return _database(workspace, item)
         return None
 
     def get(self, workspace: str, database: str) -> MirroredDatabase | None:
-        """The mirrored database with this GUID; None when there is none."""
+        """Return the mirrored database with the GUID *database*; None if the workspace has no such database."""
         path = f"{_databases(workspace)}/{quote(database, safe='')}"
         answer = self._service.send(Request("GET", path, repeatable=True))
         if answer.status == 404:
@@ -101,7 +104,7 @@ class FabricApi(FabricCalls):
     def create(
         self, workspace: str, name: str, definition: Mapping[str, Any], description: str = ""
     ) -> MirroredDatabase:
-        """Create a mirrored database with its definition, without starting it (R-06)."""
+        """Create a mirrored database from its JSON definition. The database is not started (R-06)."""
         path = _databases(workspace)
         payload = base64.b64encode(json.dumps(definition).encode()).decode()
         part = {"path": _DEFINITION_PART, "payload": payload, "payloadType": "InlineBase64"}
@@ -111,7 +114,7 @@ class FabricApi(FabricCalls):
         return _database(workspace, self._finished(answer, path))
 
     def definition(self, database: MirroredDatabase) -> dict[str, Any] | None:
-        """The JSON definition of a mirrored database; None if it has none (R-06)."""
+        """Return the JSON definition of a mirrored database; None if the database has no definition (R-06)."""
         path = f"{_path(database)}/getDefinition"
         document = self._finished(self._service.send(Request("POST", path, repeatable=True)), path)
         try:
@@ -124,26 +127,26 @@ class FabricApi(FabricCalls):
         return None
 
     def start(self, database: MirroredDatabase) -> None:
-        """Start a database that was never started: the caller checks that it is ``Initialized`` (R-07).
+        """Start a database that was never started; its state must be ``Initialized``, which the caller checks (R-07).
 
-        Starting a stopped database rebuilds every table from scratch (F-76).
+        A start of a stopped database rebuilds every table from scratch (F-76).
         """
         path = f"{_path(database)}/startMirroring"
         self._expect(self._service.send(Request("POST", path, repeatable=False)), path)
 
     def stop(self, database: MirroredDatabase) -> None:
-        """Stop a database. Starting it again rebuilds every table from scratch (F-76)."""
+        """Stop a database. A later start of the stopped database rebuilds every table from scratch (F-76)."""
         path = f"{_path(database)}/stopMirroring"
         self._expect(self._service.send(Request("POST", path, repeatable=False)), path)
 
     def status(self, database: MirroredDatabase) -> DatabaseStatus:
-        """The status of the database (R-01: requested by POST)."""
+        """Return the status of a mirrored database. The API demands POST for this request (R-01)."""
         path = f"{_path(database)}/getMirroringStatus"
         document = self._document(self._service.send(Request("POST", path, repeatable=True)), path)
         return database_status(document)
 
     def table_statuses(self, database: MirroredDatabase) -> list[TableMirroringStatus]:
-        """The status of every table of the database, page by page (R-01: requested by POST)."""
+        """Return the status of every table of a mirrored database, read page by page with POST (R-01)."""
         return [
             table_status(entry) for entry in self._pages("POST", f"{_path(database)}/getTablesMirroringStatus", "data")
         ]
@@ -196,7 +199,10 @@ _JSON = {"Content-Type": "application/json"}
 def generic_mirror(
     default_schema: str = "dbo", *, retention_days: int | None = None, change_data_feed: bool | None = None
 ) -> dict[str, Any]:
-    """The JSON definition of an open mirrored database (R-05, R-10). None leaves a setting to the service."""
+    """Return the JSON definition of an open mirrored database (R-05, R-10).
+
+    An argument that is None is left out, so that Fabric uses its own default.
+    """
     properties: dict[str, Any] = {"defaultSchema": default_schema, "format": "Delta"}
     chosen = {"retentionInDays": retention_days, "enableDeltaChangeDataFeed": change_data_feed}
     properties |= {name: value for name, value in chosen.items() if value is not None}

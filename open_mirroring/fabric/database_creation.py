@@ -1,7 +1,7 @@
-"""Creates the mirrored database of a mirror, and starts it once its structure and first files are there (R-06, F-42).
+"""Creates the mirrored database of a mirror, and starts it after its structure and first files exist (R-06, F-42).
 
-Every step checks first, so the next run continues after a killed one. A stopped database is never started: a start
-would rebuild every table from scratch (R-07, F-76).
+Every step first checks what is done already, so the next run continues where a killed run ended. A stopped database is
+never started: a start would rebuild every table from scratch (R-07, F-76).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _PATIENCE_SECONDS = 600.0
 
 
 def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
-    """Find the mirror's database; create it if it is given by name and does not exist (R-05).
+    """Find the mirrored database; create the database if it is given by name and does not exist (R-05).
 
-    Raises ``PLACE_MISSING`` if the workspace or a database given by GUID does not exist, or the database is not an open
-        mirror; and errors of the API. If a failed call created the database nevertheless, the next run finds it.
+    Raises ``PLACE_MISSING`` if the workspace or a database given by GUID does not exist, or if the database is not an
+    open mirror. Raises the API's errors if a call fails. If a failed call did create the database, the next run finds
+    the database.
     """
     zone = mirror.landing_zone
     workspace, item = zone.workspace or "", zone.item or ""
@@ -80,9 +81,10 @@ def _report_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
 
 
 def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> DatabaseStatus:
-    """Wait until a database is neither initializing nor starting, and return its status.
+    """Wait until a database is neither initializing nor starting, and return the status of the database.
 
-    Raises ``TARGET_FAILED`` if it is stopped; ``TARGET_BUSY`` if the wait takes too long or its state is unknown.
+    Raises ``TARGET_FAILED`` if the database is stopped. Raises ``TARGET_BUSY`` if the wait takes too long, or if the
+    state of the database is unknown.
     """
     waited = 0.0
     while (status := api.status(database)).state in _PASSING and waited < _PATIENCE_SECONDS:
@@ -106,7 +108,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
 
 
 def start_if_new(api: FabricApi, database: MirroredDatabase) -> str:
-    """Start a database that was never started. Returns its state afterwards, as the service names it."""
+    """Start a database that was never started. Return the database's state afterwards, in Fabric's own word."""
     status = settled(api, database)
     if status.state is not DatabaseState.INITIALIZED:
         return status.said

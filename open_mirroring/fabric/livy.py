@@ -1,8 +1,8 @@
-"""Calls of Fabric's Livy API: start a program or a piece of code in Fabric's own Spark, look how it does, cancel it.
+"""Calls of Fabric's Livy API: start a program or a piece of code in Fabric's own Spark, ask for its state, cancel it.
 
-Fabric gives every batch and session an id of its own, so a lost answer to a start leaves nobody with the id. Therefore
-each start carries a name, or code, that no other has, and is looked for after a lost answer. Public source:
-microsoft/fabric-samples, *Livy-API-swagger*.
+Fabric gives every batch and session an id only in the answer to the start, so the id is unknown if this answer is lost.
+Therefore each start contains a unique name or unique code, by which the batch, session or statement is found. Public
+source: microsoft/fabric-samples, *Livy-API-swagger*.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _STATES = ("state", "result", "livyState", "schedulerState")
 class LivyApi(FabricCalls):
     """The Livy API of one lakehouse.
 
-    What runs is named by its path below that API, as ``/batches/ID``. Calls raise the errors of
-    :class:`~open_mirroring.fabric.api.FabricCalls`, and ``TARGET_BUSY`` where the capacity has no room.
+    A batch, session or statement is named by its path below this API, for example ``/batches/ID``. Every call raises
+    the errors of :class:`~open_mirroring.fabric.api.FabricCalls`, and ``TARGET_BUSY`` if the Fabric capacity has no
+    room for another Spark job.
     """
 
     def __init__(self, livy: LivyConnection) -> None:
@@ -38,7 +39,10 @@ class LivyApi(FabricCalls):
         self._base = f"/v1/workspaces/{livy.workspace}/lakehouses/{livy.lakehouse}/livyapi/versions/{_VERSION}"
 
     def start(self, kind: str, request: Mapping[str, Any]) -> str:
-        """Start one of ``/batches`` or ``/sessions``, whose name in the request nothing else that runs has."""
+        """Start a batch (*kind* ``/batches``) or a session (``/sessions``), and return its path.
+
+        The name in *request* must be unique among the running batches and sessions.
+        """
         try:
             return f"{kind}/{self._post(kind, request)['id']}"
         except TransientError:
@@ -47,14 +51,14 @@ class LivyApi(FabricCalls):
             return found
 
     def find(self, kind: str, name: str) -> str | None:
-        """The batch or session with this name that is not over; None if there is none."""
+        """Return the path of the batch or session *name* that has not ended; None if there is none."""
         for one in self._listed(kind):
             if one.get("name") == name and not _final(one):
                 return f"{kind}/{one['id']}"
         return None
 
     def start_statement(self, session: str, code: str) -> str:
-        """Let a session run Python code, after what it runs already."""
+        """Run Python code in a session, after the code that the session runs already; return the statement's path."""
         statements = f"{session}/statements"
         try:
             return f"{statements}/{self._post(statements, {'code': code, 'kind': 'pyspark'})['id']}"
@@ -65,7 +69,7 @@ class LivyApi(FabricCalls):
             raise
 
     def is_ready(self, session: str) -> bool:
-        """Whether a session takes statements; raises ``UNREACHABLE`` when it is over."""
+        """Whether a session accepts statements. Raises ``UNREACHABLE`` if the session has ended."""
         found = self._get(session)
         if end := _final(found):
             raise TransientError(
@@ -77,15 +81,18 @@ class LivyApi(FabricCalls):
         return found.get("state") in ("idle", "busy")
 
     def end(self, path: str) -> str | None:
-        """How a batch or statement ended, as text; None while it runs or waits."""
+        """Return how a batch or statement ended, as a string; None while the batch or statement runs or waits."""
         session, _, is_statement = path.partition("/statements/")
         if is_statement and (end := self._over(session)):
-            # The statements of a session that died stay as they were, or are gone with it.
+            # If a session died, its statements keep their last state, or no longer exist.
             return end
         return self._over(path)
 
     def cancel(self, path: str) -> None:
-        """End a batch, or a statement without its session; nothing happens where it is over."""
+        """Cancel a batch, or a statement without ending its session.
+
+        Nothing happens if the batch or statement has ended.
+        """
         is_statement = "/statements/" in path
         method, at = ("POST", f"{path}/cancel") if is_statement else ("DELETE", path)
         answer = self._sent(Request(method, self._base + at, repeatable=True))

@@ -1,8 +1,8 @@
 """Connections to Fabric's own Spark: the login, the lakehouse whose Livy API is called, and how jobs run there.
 
-A connection has the type ``open_mirroring_livy``. Login, ``auth``, ``tenant_id`` and addresses are as in a connection
-to OneLake; its ``extra`` also contains :data:`OPTIONS`. Public source: Microsoft Learn, *What is the Livy API for Data
-Engineering*; microsoft/fabric-samples, *Livy-API-swagger*.
+A connection has the type ``open_mirroring_livy``. Login, ``auth``, ``tenant_id`` and addresses have the form of a
+connection to OneLake. The connection's ``extra`` also contains the options in :data:`OPTIONS`. Public source: Microsoft
+Learn, *What is the Livy API for Data Engineering*; microsoft/fabric-samples, *Livy-API-swagger*.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class LivyConnection(NamedTuple):
-    """A resolved connection: *api* has login and addresses, *file* is the program of a batch in OneLake."""
+    """A connection to Fabric's Spark after its environment variable was read.
+
+    *api* has the login and the addresses to call. *file* is the program, in OneLake, that a batch runs.
+    """
 
     api: onelake.OneLakeConnection
     workspace: str
@@ -35,7 +38,10 @@ class LivyConnection(NamedTuple):
 
 
 def livy_connection(connection: Connection) -> LivyConnection:
-    """Resolve a connection to Fabric's Spark. Raises ``CONNECTION_INVALID``, without any value of the connection."""
+    """Convert a connection to the login, lakehouse and options of Fabric's Spark.
+
+    Raises ``CONNECTION_INVALID`` for an unusable connection; the error shows no value of the connection.
+    """
     extra = connection.extra
     own, shared = ({name: extra[name] for name in extra if (name in OPTIONS) is is_own} for is_own in (True, False))
     api = onelake.onelake_connection(replace(connection, conn_type=onelake.CONNECTION_TYPE, extra=shared))

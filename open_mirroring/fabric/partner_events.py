@@ -1,4 +1,4 @@
-"""Writes ``_partnerEvents.json`` at the root of a landing zone: who publishes there, and from which source (F-06)."""
+"""Writes ``_partnerEvents.json`` at the root of a landing zone, which names the publisher and its source (F-06)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def write_partner_events(mirror: Mirror, store: LandingZoneStore) -> bool:
-    """Create ``_partnerEvents.json`` atomically; False if it exists already.
+    """Create ``_partnerEvents.json`` in one step. Return False if the file exists already.
 
-    A file with other content is reported and kept, because another mirror or a person may have written it.
+    An existing file with other content is reported and kept: another mirror or a person may have written the file.
     """
     information = {"mirror": mirror.name, "transport": mirror.source.transport}
     given = mirror.landing_zone.partner_events

@@ -1,8 +1,8 @@
 """Reads from Fabric the status of a mirrored database and its tables, with two calls for all tables.
 
 Nothing here starts a stopped database (R-07, F-76). If status calls are not possible, a folder of Delta tables can show
-whether a table exists; a reset waits for that (F-75). Public source: Microsoft Learn, *Fabric REST APIs:
-MirroredDatabase*.
+whether a table exists; a reset waits until the table is gone or back (F-75). Public source: Microsoft Learn, *Fabric
+REST APIs: MirroredDatabase*.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class FabricTarget:
         self._lock = threading.Lock()
 
     def statuses(self, folders: Iterable[str]) -> dict[str, TargetStatus]:
-        """The status of the table of each landing zone folder, from one request for all of them (R-04).
+        """Return the status of the table of each landing zone folder, from one request for all tables (R-04).
 
-        A request without an answer, or with an unknown status word, is retried once; then the status is ``UNKNOWN``
-        (R-02). If the service asks to wait, there is no retry. If it refuses this login or item, the status is
-        ``REFUSED``.
+        A request without an answer, or with a status word that is unknown here, is repeated once. If the second
+        request has the same result, the status is ``UNKNOWN`` (R-02). If Fabric asks to wait, the request is not
+        repeated. If Fabric refuses this login or this database, the status is ``REFUSED``.
         """
         look: _Look | None = None
         why = ""
@@ -85,12 +85,18 @@ class FabricTarget:
         return {folder: target_status(look.database, entry_of(folder, look.tables)) for folder in folders}
 
     def prove(self) -> None:
-        """Check that this login may request the status. Raises ``PLACE_MISSING``, and errors of the API."""
+        """Check that this login may request the status of the mirrored database.
+
+        Raises ``PLACE_MISSING`` if the database does not exist, and the API's errors if Fabric refuses the request.
+        """
         if self._look() is None:
             raise self._missing()
 
     def database(self) -> MirroredDatabase:
-        """The database with its GUIDs; without a call if the mirror file has them. Raises ``PLACE_MISSING``."""
+        """Return the mirrored database with its GUIDs. If the mirror file contains both GUIDs, no call is made.
+
+        Raises ``PLACE_MISSING`` if workspace or database do not exist.
+        """
         found = self._database()
         if found is None:
             raise self._missing()
@@ -105,7 +111,7 @@ class FabricTarget:
         )
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the target lists the table of this folder; None if it does not answer, or cannot show it."""
+        """Whether Fabric lists the table of this landing zone folder; None if Fabric does not answer or show it."""
         try:
             look = self._look()
         except TransientError:
@@ -143,29 +149,34 @@ class FabricTarget:
 
 @lru_cache(maxsize=16)
 def open_target(zone: OneLakeZone) -> FabricTarget:
-    """The target of a landing zone, one object per process, so that connections, tokens and retry budget are shared."""
+    """Return the target of a landing zone.
+
+    A process has one target object for each landing zone, so that all callers share connections, tokens and retry
+    budget.
+    """
     return FabricTarget(zone)
 
 
 class TargetWatch(Protocol):
-    """Shows whether the target has a table."""
+    """The interface for asking whether the target has a table."""
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the target has the table of this landing zone folder; None when that is unknown."""
+        """Whether the target has the table of this landing zone folder; None if that is unknown."""
         ...
 
 
 class TablesFolder:
-    """Shows whether the target has a table by its Delta tables in a folder or object storage, at ``<schema>/<table>``.
+    """Shows whether the target has a table, from the Delta tables in a folder or in object storage.
 
-    A single False may be a table that the service is replacing at that moment, so callers check twice.
+    The Delta table of a table is at ``<schema>/<table>``. A single answer False may come from a table that Fabric is
+    replacing at that moment, so callers ask twice.
     """
 
     def __init__(self, root: Place) -> None:
         self._root = root
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the Delta table exists; None if the folder of all tables does not exist."""
+        """Whether the Delta table exists; None if the folder with the Delta tables of all tables does not exist."""
         if not self._root.is_dir():
             return None
         schema, table = split_table_folder(folder)
@@ -175,14 +186,17 @@ class TablesFolder:
 
 
 class NoWatch:
-    """Stands for a target whose tables cannot be seen: an operator has to confirm which tables it has."""
+    """The answer for a target whose tables cannot be seen: an operator must confirm which tables the target has."""
 
     def sees(self, folder: str) -> bool | None:
         return None
 
 
 def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
-    """Choose how to see the target's tables: the folder in the mirror file if it is set, else status calls."""
+    """Choose how the target's tables are seen: in the folder of Delta tables in the mirror file, or by status calls.
+
+    Status calls are used if the mirror file names no folder of Delta tables.
+    """
     tables = mirror.landing_zone.tables
     if tables is not None:
         return TablesFolder(folder_place(mirror, tables))

@@ -1,9 +1,9 @@
-"""Parses answers of the Fabric REST API, and combines the status of a table with that of its database.
+"""Parses answers of the Fabric REST API, and combines the status of a table with the status of its database.
 
-An unknown status word is not an error: it counts as *not ready* (R-02). Table and database are combined because they
-can differ (R-09): a table may have failed in a running database, and tables of a stopped one are still called
-*Replicating*. Public source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*; *Monitor Fabric mirrored database
-replication*; R-07.
+A status word that is unknown here is not an error: the table counts as *not ready* (R-02). The two states are combined
+because they can differ (R-09): a table may have failed in a running database, and Fabric still calls the tables of a
+stopped database *Replicating*. Public source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*; *Monitor Fabric
+mirrored database replication*; R-07.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHOWN_CHARACTERS = 300
 
 
 class DatabaseState(Enum):
-    """The state of a mirrored database; ``UNKNOWN`` for a word that this version does not know (R-02)."""
+    """The state of a mirrored database; ``UNKNOWN`` for a word of Fabric that this version does not know (R-02)."""
 
     INITIALIZING = "Initializing"
     INITIALIZED = "Initialized"
@@ -31,7 +31,7 @@ class DatabaseState(Enum):
 
 
 class TableMirrorState(Enum):
-    """The state of a table's mirroring; ``UNKNOWN`` for a word that this version does not know (R-02)."""
+    """The state of a table's mirroring; ``UNKNOWN`` for a word of Fabric that this version does not know (R-02)."""
 
     INITIALIZED = "Initialized"
     SNAPSHOTTING = "Snapshotting"
@@ -43,7 +43,7 @@ class TableMirrorState(Enum):
 
 
 class DatabaseStatus(NamedTuple):
-    """The answer of ``getMirroringStatus``: the state, the service's own word (*said*), and its error if any."""
+    """The answer of ``getMirroringStatus``: the state, Fabric's own word for it (*said*), and the error if any."""
 
     state: DatabaseState
     said: str
@@ -53,8 +53,8 @@ class DatabaseStatus(NamedTuple):
 class TableMirroringStatus(NamedTuple):
     """The entry of one table in the answer of ``getTablesMirroringStatus``.
 
-    *said* is the service's own word. *processed_rows* and *processed_bytes* count since the table was created; None if
-    not reported. *last_sync* is in UTC, as the service wrote it.
+    *said* is Fabric's own word for the state. *processed_rows* and *processed_bytes* count since the table was
+    created; they are None if not reported. *last_sync* is a time in UTC, as Fabric wrote it.
     """
 
     schema: str
@@ -71,13 +71,13 @@ State = TypeVar("State", DatabaseState, TableMirrorState)
 
 
 def database_status(document: Mapping[str, Any]) -> DatabaseStatus:
-    """Parse the status of a database from an answer."""
+    """Parse the status of a mirrored database from an answer of the API."""
     said = str(document.get("status", ""))
     return DatabaseStatus(_state(DatabaseState, said), _shown(said), error_text(document.get("error")))
 
 
 def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
-    """Parse the status of one table from an answer."""
+    """Parse the status of one table from its entry in an answer of the API."""
     metrics = entry.get("metrics")
     known: Mapping[str, Any] = metrics if isinstance(metrics, dict) else {}
     said = str(entry.get("status", ""))
@@ -102,7 +102,7 @@ def _state(states: type[State], said: str) -> State:
 
 
 def error_text(error: object) -> str:
-    """The error in an answer as one line of text; empty if there is none."""
+    """Return the error in an answer of the API as one line; empty if the answer contains no error."""
     if not isinstance(error, dict):
         return ""
     return _shown(f"{error.get('errorCode') or 'error'}: {error.get('message') or ''}")
@@ -114,10 +114,10 @@ def _shown(text: str) -> str:
 
 
 class TargetState(Enum):
-    """The combined state of a table and its database, by the target's status calls (I24).
+    """The combined state of a table and its database, from Fabric's status calls (I24).
 
-    ``UNKNOWN``: two requests in a row gave no answer that this version understands (R-02). ``REFUSED``: the API does
-    not allow this login to read the status, or this item's (R-03, R-08).
+    ``UNKNOWN``: two requests in a row had no answer that this version understands (R-02). ``REFUSED``: Fabric does not
+    allow this login to read the status, or the status of this mirrored database (R-03, R-08).
     """
 
     RUNNING = "running"
@@ -133,11 +133,11 @@ class TargetState(Enum):
 
 
 class TargetStatus(NamedTuple):
-    """The status of one table at the target: the combined state, and the service's own words (*detail*).
+    """The status of one table at the target: the combined state, and Fabric's own words (*detail*).
 
-    *counted_rows* is the service's count of rows since the table was created; None if not reported. It does not show
-    whether a certain file was applied (F-35). *last_sync* is when the last change was applied, as the service wrote it.
-    *counted_bytes* is counted like the rows.
+    *counted_rows* and *counted_bytes* are Fabric's counts since the table was created; None if not reported. The
+    counts do not show whether a certain file was applied (F-35). *last_sync* is when the last change was applied, as
+    Fabric wrote it.
     """
 
     state: TargetState
@@ -161,10 +161,10 @@ _WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED:
 
 
 def target_status(database: DatabaseStatus, table: TableMirroringStatus | None) -> TargetStatus:
-    """Combine the status of a database and of one table; *table* is None if the target does not list it.
+    """Combine the status of a database and of one table; *table* is None if Fabric does not list the table.
 
-    A failed or stopped table takes precedence over the database's state, and an unknown word over *running*. No
-    documented word means *throttled*: it is recognized by the service's error text (assumed).
+    A failed or stopped table takes precedence over the database's state. An unknown word takes precedence over
+    *running*. No documented word means *throttled*: this state is recognized by Fabric's error text (assumed).
     """
     of_table = "not listed" if table is None else f"{table.said}{_because(table.error)}"
     words = f"database {database.said}{_because(database.error)}; table {of_table}"
@@ -186,9 +186,10 @@ def target_status(database: DatabaseStatus, table: TableMirroringStatus | None) 
 
 
 def entry_of(folder: str, tables: Iterable[TableMirroringStatus]) -> TableMirroringStatus | None:
-    """Find the target's entry for a table folder of the landing zone; None if it lists none.
+    """Find Fabric's entry for the table at *folder* of the landing zone; None if Fabric does not list the table.
 
-    A folder without schema belongs to the default schema (F-03). Names are compared as the target compares them.
+    A folder without schema belongs to the default schema (F-03). Names are compared without case, as Fabric compares
+    them.
     """
     schema, name = split_table_folder(folder)
     schemas = {name_identity(schema)} if schema is not None else {"", name_identity(DEFAULT_SCHEMA)}

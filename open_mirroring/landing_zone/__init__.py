@@ -1,1 +1,1 @@
-"""The landing zone: names of files and folders, columns, row markers, and the storage (a folder or OneLake)."""
+"""The landing zone: names of its files and folders, columns, row markers, and its storage (local folder or OneLake)."""

@@ -1,4 +1,4 @@
-"""The Arrow schema of a landing zone file. A module of its own, because importing Arrow is slow."""
+"""The Arrow schema of a landing zone file. It is a module of its own, because importing Arrow is slow."""
 
 from __future__ import annotations
 
@@ -29,13 +29,19 @@ _SIMPLE: dict[str, pa.DataType] = {
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
-    """The Arrow type for a type name such as ``int64``. Raises ``TYPE_UNSUPPORTED`` for an unknown one."""
+    """Return the Arrow type for a landing type such as ``int64``.
+
+    Raises ``TYPE_UNSUPPORTED`` for an unknown landing type.
+    """
     decimal = check_type(landing_type)
     return _SIMPLE[landing_type] if decimal is None else pa.decimal128(*decimal)
 
 
 def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
-    """The columns of one of our data files, from its Arrow schema, without the marker. Raises ``TYPE_UNSUPPORTED``."""
+    """Return the columns of one of our data files, without the row marker, from the file's Arrow schema.
+
+    Raises ``TYPE_UNSUPPORTED`` if a column has a type that is not allowed in landing zone files.
+    """
     names = {arrow: name for name, arrow in _SIMPLE.items()}
     found = []
     for field in schema:
@@ -48,14 +54,18 @@ def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
 
 
 def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
-    """The Arrow schema of a data file: the columns in order, key columns not null, the row marker last if requested.
+    """Return the Arrow schema of a data file: the columns in order, then, with *marker*, the row marker.
 
-    Every other column is nullable, so that a later file may leave it out (F-84, F-86).
+    Columns in *keys* are not nullable. All other columns are nullable, so that a later file may leave them out (F-84,
+    F-86).
     """
     fields = [pa.field(c.name, arrow_type(c.type), nullable=c.name not in keys) for c in columns]
     return pa.schema([*fields, MARKER_FIELD] if marker else fields)
 
 
 def landed_file_schema(columns: Iterable[LandingColumn], keys: Iterable[str], *, marker: bool) -> pa.Schema:
-    """Like :func:`file_schema`, with columns and keys under their names at the target."""
+    """Return the Arrow schema of a data file, with *columns* and *keys* under their names at the target.
+
+    The row marker is the last column if *marker* is set.
+    """
     return file_schema(*landed(columns, keys), marker=marker)

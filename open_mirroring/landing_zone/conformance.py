@@ -1,7 +1,7 @@
 """Checks that a storage does what exactly-once publishing needs, with trial files below ``_scratchPad`` (F-05).
 
-OneLake does not document for every region that a rename keeps its conditions (O-05), so the real endpoint is tried
-before the first run.
+OneLake does not document for every region that a conditional rename keeps its conditions (O-05), so the check tries the
+real OneLake before the first run.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ _FOOTER = Footer("conformance", "conformance", 1, 1, 0, 1, "changes")
 
 
 class Deviation(NamedTuple):
-    """What the publish protocol expects of a storage, and what was found instead."""
+    """A difference between what the publish protocol expects of a storage and what the storage did."""
 
     expected: str
     found: str
 
 
 def deviations(store: LandingZoneStore) -> list[Deviation]:
-    """Try all operations, and return every deviation from what the publish protocol needs. Trial files are removed."""
+    """Try all operations on the storage, and return each difference from what the publish protocol needs.
+
+    The trial files are removed afterwards.
+    """
     folder = f"{SCRATCH_FOLDER}/conformance-{uuid4().hex}"
     probe = _Probe(store, folder)
     found: list[Deviation] = []

@@ -1,7 +1,7 @@
-"""Writes Parquet data files with a footer that describes them, and checks each file before it is published.
+"""Writes Parquet data files with a footer that describes the file, and checks each file before it is published.
 
-The footer contains the mirror, the table, the range of log batches and the digest of the rows. The service keeps the
-last file in the folder (F-35), so a lost ledger can be rebuilt from its footer.
+The footer contains the mirror, the table, the range of log batches and the digest of the rows. Fabric keeps the last
+file in the table's folder (F-35), so a lost ledger can be rebuilt from the footer of this file.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ FileKind = Literal["changes", "load"]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The description of a data file, stored in its own Parquet metadata.
+    """The description of a data file, stored in the metadata of the Parquet file.
 
-    *generation* counts the resets of the table. *first_number* is the first file number of the publication: its files
-    are staged in parallel, before each has its own number. *batch_from* (exclusive) and *batch_to* (inclusive) are its
-    range of log batches, *first_position* and *last_position* that of its changes; both are empty for an initial load
-    and a file without rows. *standing* is the state of the table that a lost ledger would need, as JSON
-    (:class:`~open_mirroring.landing_zone.standing.Standing`); it is empty for an initial load. :func:`write_data_file`
-    fills in *rows* and *digest*.
+    *generation* grows with each reset of the table. *first_number* is the first file number of the publication: files
+    of one publication are staged in parallel, before each file has its own number. *batch_from* (exclusive) and
+    *batch_to* (inclusive) are the range of change log batches in the publication. *first_position* and *last_position*
+    are the range of positions of the file's changes; both are empty for an initial load and for a file without rows.
+    *standing* is the state of the table as JSON (:class:`~open_mirroring.landing_zone.standing.Standing`), from which
+    a lost ledger is rebuilt; it is empty for an initial load. :func:`write_data_file` fills in *rows* and *digest*.
     """
 
     mirror: str
@@ -68,7 +68,7 @@ class Footer:
 
 
 class WrittenFile(NamedTuple):
-    """A data file just written: number of rows, size in bytes, digest of the rows."""
+    """A data file that was just written: number of rows, size in bytes, digest of the rows."""
 
     rows: int
     size: int
@@ -84,13 +84,13 @@ def write_data_file(
 ) -> WrittenFile:
     """Write one data file. If *tables* is an iterator, only about one row group is in memory.
 
-    The tables must have exactly the columns of *schema*, in its order and types, and no NULL where it forbids it.
-    Without any table the file is valid and has no rows (F-41). An existing file is replaced, because *path* is local
-    scratch.
+    The tables must have exactly the columns of *schema*, in the schema's order and types, and no NULL in a column that
+    is not nullable. Without any table the file is valid and has no rows (F-41). An existing file is replaced, because
+    *path* is local scratch.
 
     Raises:
         TerminalError: ``FILE_UNFIT`` when a table does not match the schema; ``TYPE_UNSUPPORTED`` when a type of the
-            schema is not allowed in files. What was written until then is not a valid Parquet file.
+            schema is not allowed in files. The part of the file that was already written is not a valid Parquet file.
     """
     rows, digests = 0, [digest_of(schema.empty_table())]
     # Without the Arrow schema in the file, we read back exactly the Parquet types that every other reader sees.
@@ -118,10 +118,11 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> It
 
 
 def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
-    """Give a table the schema of the file, after checking that names, types and order are equal and no key is NULL.
+    """Return *table* with the schema of the file, after a check that names, types and order match and no key is NULL.
 
     Raises:
-        TerminalError: ``FILE_UNFIT`` naming *path*, the file that these rows are for.
+        TerminalError: ``FILE_UNFIT`` when a check fails. The error names *path*, the file in which the rows are to be
+            written.
     """
     if table.schema.names != schema.names or table.schema.types != schema.types:
         raise invalid_file(path, f"rows have the columns {_described(table.schema)}, the file {_described(schema)}")
@@ -132,11 +133,11 @@ def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
 
 
 def read_footer(path: Path) -> Footer | None:
-    """Our footer of a Parquet file; None when the file is valid but was not written by us.
+    """Return our footer of a Parquet file; None when the file is valid but was not written by us.
 
     Raises:
-        TerminalError: ``FILE_UNFIT`` when the file is not Parquet, or our entry in it cannot be read.
-        TransientError: ``CHANGED_MEANWHILE`` when the file has been moved away.
+        TerminalError: ``FILE_UNFIT`` when the file is not Parquet, or when our footer in it cannot be parsed.
+        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away before or while it was read.
     """
     with _reading(path):
         return _footer(path, pq.read_metadata(path))
@@ -159,26 +160,27 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
 
 
 def rows_digest(path: Path) -> str:
-    """The digest of a data file's rows, computed from its content, one row group at a time.
+    """Compute the digest of a data file's rows from the rows themselves, one row group at a time.
 
     Raises:
         TerminalError: ``FILE_UNFIT`` when the file cannot be read to its end.
-        TransientError: ``CHANGED_MEANWHILE`` when the file has been moved away.
+        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away before or while it was read.
     """
     with _reading(path), pq.ParquetFile(path) as file:
         return combine(digest_of(file.read_row_group(group)) for group in range(file.num_row_groups))
 
 
 def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str]) -> None:
-    """Check that a file can be published (F-38, F-50, I11, I26).
+    """Check that a data file can be published (F-38, F-50, I11, I26).
 
-    It checks magic bytes, length, the row count in the footer, and the exact schema. Keys and marker must not be NULL,
-    and the marker must be the last column. With *keys* its values are upsert or delete, without keys insert. Statistics
-    are used where they suffice. The digest is not computed: :func:`rows_digest` reads all rows.
+    The check covers magic bytes, length, the row count in the footer, and the exact schema. Keys and row marker must
+    not be NULL, and the row marker must be the last column. In a table with *keys* every row marker is upsert or
+    delete; without keys it is insert. Statistics of the Parquet file are used where they suffice. The digest is not
+    checked here: :func:`rows_digest` computes it, and reads all rows for that.
 
     Raises:
-        TerminalError: ``FILE_UNFIT``, naming the first defect.
-        TransientError: ``CHANGED_MEANWHILE`` when the file has been moved away.
+        TerminalError: ``FILE_UNFIT`` when the file cannot be published; the error names the first defect.
+        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away before or while it was read.
     """
     with _reading(path):
         _check_ends(path)
@@ -263,7 +265,7 @@ def _described(schema: pa.Schema) -> str:
 
 
 def invalid_file(path: Path, what: str) -> TerminalError:
-    """Build the error for a data file that must not be published."""
+    """Build the error for a data file that must not be published; *what* is the defect."""
     return TerminalError(
         "FILE_UNFIT",
         f"the data file is not what it has to be: {what}",

@@ -1,8 +1,9 @@
 """Writes data files of delimited text (F-20, F-22, F-24, F-25).
 
-Only strings and Base64 texts are quoted. The service recognizes NULL by the text of a field, quoted or not, so no value
-may equal that text. Timestamps are UTC without a zone; binary values are Base64, because the service documents no form
-for them. The digest is that of the file's bytes.
+Only strings and Base64 values are quoted. Fabric reads a field as NULL if its text, quoted or not, equals the
+configured text for NULL, so no value may equal this text. Timestamps are UTC without a zone. Binary values are written
+as Base64, because Fabric documents no form for binary values. The digest of a text file is computed from the file's
+bytes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _ROWS_AT_ONCE = 65_536
 def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> WrittenFile:
     """Write one text file: a header line, then the rows, with the row marker as last column (F-25).
 
-    An existing file is replaced. Raises ``FILE_UNFIT`` for rows that do not match the schema, NaN, an infinity, or a
-    value that equals the text for NULL.
+    An existing file is replaced. Raises ``FILE_UNFIT`` for rows that do not match the schema, for NaN or an infinity,
+    and for a value that equals the configured text for NULL.
     """
     names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]
     with path.open("wb") as file:
@@ -39,7 +40,7 @@ def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFor
 
 
 def bytes_digest(path: Path) -> str:
-    """The digest of a file's bytes as 32 hex digits."""
+    """Return the digest of a file's bytes as 32 hex digits."""
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
         for piece in iter(lambda: file.read(1 << 20), b""):
@@ -48,7 +49,7 @@ def bytes_digest(path: Path) -> str:
 
 
 def reads_as_null(column: pa.Array, null: str) -> pa.Array:
-    """A boolean array: which values the service would read as NULL, because they equal the text for NULL."""
+    """Return a boolean array that is true where a value equals *null*, so that Fabric would read the value as NULL."""
     return pc.equal(_texts(column), null).fill_null(False)
 
 

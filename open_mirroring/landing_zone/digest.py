@@ -48,12 +48,12 @@ _LAST_SHIFT = np.uint64(31)
 
 
 def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
-    """The digest of a table's rows as 32 hex digits; :data:`EMPTY` for none.
+    """Return the digest of a table's rows as 32 hex digits; :data:`EMPTY` for a table without rows.
 
-    The order of columns does not matter; their names are compared exactly.
+    The order of columns does not matter. Column names are compared exactly.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a column of a type that no landing zone file has.
     """
     low = high = 0
     for lanes in _hashed_rows(rows):
@@ -79,20 +79,22 @@ def _hashed_rows(rows: pa.Table | pa.RecordBatch) -> Iterator[_Words]:
 
 
 def row_hashes(rows: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
-    """The 128-bit hash of each row in their order, as two rows of 64-bit words; columns may stand in any order.
+    """Return the 128-bit hash of each row, in the order of the rows, as two arrays of 64-bit words.
+
+    The order of columns does not matter.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a column of a type that no landing zone file has.
     """
     found = list(_hashed_rows(rows))
     return np.concatenate(found, axis=1) if found else np.empty((2, 0), np.uint64)
 
 
 def value_hashes(array: pa.Array, field: pa.Field) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each value of a column, in order. NULL hashes to 0.
+    """Return a 64-bit hash of each value of a column, in the order of the values. NULL has the hash 0.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that no landing-zone file has.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that no landing zone file has.
     """
     seeds, hashed = _column(field)
     if not len(array):
@@ -102,10 +104,10 @@ def value_hashes(array: pa.Array, field: pa.Field) -> npt.NDArray[np.uint64]:
 
 
 def combine(digests: Iterable[str]) -> str:
-    """The digest of all rows together, from the digests of disjoint parts.
+    """Return the digest of all rows together, from the digests of parts that have no row in common.
 
     Raises:
-        TerminalError: ``LOG_DAMAGED`` for a text that is not 32 lower-case hex digits.
+        TerminalError: ``LOG_DAMAGED`` for a digest that is not 32 lower-case hex digits.
     """
     return _text(sum(_number(digest) for digest in digests))
 

@@ -1,8 +1,9 @@
 """The layout of a landing zone: names of folders and files, and the content of the small JSON files.
 
-No other module builds such names. Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and
-format* and *Open mirroring best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10
-to F-16 metadata, F-30 compressions, F-31 numbers, F-36 processed folders, F-50 to F-54 row markers.
+No other module builds names of files or folders in a landing zone. Rules (public source: Microsoft Learn, *Open
+mirroring landing zone requirements and format* and *Open mirroring best practices*; ids as in ``docs/rules``): F-02,
+F-03 folders, F-05 underscore names, F-10 to F-16 metadata, F-30 compressions, F-31 numbers, F-36 processed folders,
+F-50 to F-54 row markers.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from open_mirroring.errors import TerminalError
 
 
 class RowMarker(IntEnum):
-    """The value of ``__rowMarker__``.
+    """The value of the column ``__rowMarker__``, which states what Fabric does with a row.
 
-    Keyed tables use ``UPSERT`` and ``DELETE`` only: ``INSERT`` does not look for an existing key, so applying a row
-    twice would duplicate it (F-51).
+    In tables with a key only ``UPSERT`` and ``DELETE`` are written. For ``INSERT`` Fabric does not look for an
+    existing key, so a row that is applied twice would be duplicated (F-51).
     """
 
     INSERT = 0
@@ -65,32 +66,34 @@ def file_name(number: int, extension: str = PARQUET) -> str:
 
 
 def file_number(name: str, extension: str = PARQUET) -> int | None:
-    """The number of a data file; None for any other name or extension."""
+    """Return the number in the name of a data file; None for another form of name or another extension."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) if match and match[2] == extension and int(match[1]) > 0 else None
 
 
 def processed_paths(folder: str, processed: str, name: str) -> tuple[str, str]:
-    """The two paths where an applied file may be: in the processed folder of the table, or of the zone (F-36)."""
+    """Return the two paths where an applied file may be: in the table's processed folder, or in the zone's (F-36)."""
     return f"{folder}/{processed}/{name}", f"{processed}/{folder}/{name}"
 
 
 def places_of(folder: str, name: str) -> list[str]:
-    """All paths at which a data file of a table may be, in the order in which it moves (F-36)."""
+    """Return all paths at which a data file of a table may be, in the order in which Fabric moves the file (F-36)."""
     moved = (path for processed in PROCESSED_FOLDERS for path in processed_paths(folder, processed, name))
     return [f"{folder}/{name}", *moved]
 
 
 def folders_of(folder: str) -> list[str]:
-    """The folders with files of a table: its own, and those in the zone's processed folders (F-36)."""
+    """Return the folders with files of a table: its own, and its folders in the zone's processed folders (F-36)."""
     return [folder, *(f"{processed}/{folder}" for processed in PROCESSED_FOLDERS)]
 
 
 def table_folder(schema: str | None, table: str) -> str:
-    """The table's folder below the zone: ``<schema>.schema/<table>``, or ``<table>`` without a schema (F-02, F-03).
+    """Return the table's folder below the zone: ``<schema>.schema/<table>``, or just ``<table>`` (F-02, F-03).
+
+    The folder is just ``<table>`` if *schema* is None.
 
     Raises:
-        TerminalError: ``CONFIG_INVALID`` when a part is not safe as a folder name.
+        TerminalError: ``CONFIG_INVALID`` when schema or table is not safe as a folder name.
     """
     check_name(table)
     if schema is None:
@@ -100,25 +103,25 @@ def table_folder(schema: str | None, table: str) -> str:
 
 
 def split_table_folder(folder: str) -> tuple[str | None, str]:
-    """Split a table's folder into schema and table; the schema is None if the folder has none (F-03)."""
+    """Split a table's folder into schema and table; the schema is None if the folder contains no schema (F-03)."""
     schema, _, table = folder.rpartition("/")
     return schema.removesuffix(".schema") or None, table
 
 
 def staging_folder(folder: str, generation: int) -> str:
-    """The folder for files that are not published yet.
+    """Return the folder for the table's files that are not published yet.
 
-    It is inside the table's folder, so that a reset deletes both; each generation (a reset begins the next) has its
-    own.
+    The staging folder is inside the table's folder, so that a reset deletes both. Each reset begins a new generation,
+    and each generation has its own staging folder.
     """
     return f"{folder}/_stage-{generation}"
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could leave its folder, hide, or collide on a case-insensitive or normalizing store.
+    """Refuse a name that could leave its folder, is hidden, or that some stores would confuse with another name.
 
     Raises:
-        TerminalError: ``CONFIG_INVALID``, with the reason.
+        TerminalError: ``CONFIG_INVALID`` with the reason, when the name is refused.
     """
     reason = _why_unsafe(name)
     if reason:
@@ -153,15 +156,16 @@ def _why_unsafe(name: str) -> str | None:
 
 
 def name_identity(name: str) -> str:
-    """Normalize a name, so that names that collide on a case-insensitive, normalizing storage are equal (F-02)."""
+    """Normalize a name: names that a storage would confuse, by case or Unicode form, get the same result (F-02)."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
 def metadata_document(key_columns: Sequence[str], properties: Mapping[str, object] | None = None) -> bytes:
-    """The ``_metadata.json`` of a table (F-11, F-12). Without key columns the table accepts inserts only.
+    """Return the content of a table's ``_metadata.json`` (F-11, F-12).
 
-    *properties* describe delimited text (F-20 to F-24); Parquet needs none (F-17). ``fileDetectionStrategy`` is written
-    although it is the default (F-14), so that a reader sees it.
+    A table without key columns accepts inserts only. *properties* describe delimited text (F-20 to F-24); Parquet
+    needs none (F-17). ``fileDetectionStrategy`` has its default value (F-14), and is written so that a reader of the
+    file sees the value.
     """
     document: dict[str, object] = {}
     if key_columns:
@@ -172,10 +176,13 @@ def metadata_document(key_columns: Sequence[str], properties: Mapping[str, objec
 
 
 def key_columns_of(document: bytes) -> tuple[str, ...]:
-    """The key columns in a ``_metadata.json``. The case of the property's name does not matter (F-11).
+    """Return the key columns in the content of a ``_metadata.json``.
+
+    The case of the property's name does not matter (F-11).
 
     Raises:
-        TerminalError: ``METADATA_CHANGED`` when it is not a JSON object or its keys are not a list of names.
+        TerminalError: ``METADATA_CHANGED`` when the content is not a JSON object, or its key columns are not a list of
+            names.
     """
     try:
         content = json.loads(document)
@@ -204,22 +211,22 @@ def describes(document: bytes, key_columns: Sequence[str], properties: Mapping[s
 def partner_events_document(
     partner: str, source_type: str, source_version: str | None, information: Mapping[str, str]
 ) -> bytes:
-    """The ``_partnerEvents.json`` at the root of a zone, which names the publisher and its source (F-06)."""
+    """Return the content of ``_partnerEvents.json`` at a zone's root, which names publisher and source (F-06)."""
     version = {} if source_version is None else {"sourceVersion": source_version}
     source = {"sourceType": source_type, **version, "additionalInformation": dict(information)}
     return json.dumps({"partnerName": partner, "sourceInfo": source}, ensure_ascii=False, indent=2).encode()
 
 
 def incarnation_document(incarnation: str, mirror: str = "") -> bytes:
-    """The marker file ``_incarnation.json``: the id of the folder (I12), and the mirror that owns it (G-175).
+    """Return the content of ``_incarnation.json``: the id of a table's folder (I12), and its owning mirror (G-175).
 
-    A re-created folder has no marker, or one with another id.
+    A folder that was re-created has no such marker file, or a marker file with another id.
     """
     return json.dumps({"incarnation": incarnation, **({"mirror": mirror} if mirror else {})}).encode()
 
 
 def incarnation_of(document: bytes) -> tuple[str | None, str]:
-    """Parse a marker file: the id (None if unreadable), and the mirror or an empty text."""
+    """Parse the content of a marker file: the id (None if unreadable), and the mirror (empty if unknown)."""
     try:
         found = json.loads(document)
         incarnation, mirror = found["incarnation"], found.get("mirror", "")

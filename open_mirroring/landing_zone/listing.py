@@ -1,4 +1,4 @@
-"""Groups the objects of a landing zone by table, and determines how far each has been published."""
+"""Groups the objects of a landing zone by table, and determines whether each is staged, published or applied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 
 
 class FileStage(Enum):
-    """How far a file has moved: staged, published, applied by the service. Data files never move backwards."""
+    """How far a file has come: staged, published, or applied by Fabric.
+
+    A data file never goes back to an earlier stage.
+    """
 
     STAGING = "staging"
     FINAL = "final"
@@ -29,7 +32,10 @@ class FileStage(Enum):
 
 
 class ListedItem(NamedTuple):
-    """One object of a table; *name* is its file name, for foreign objects the path inside the table's folder."""
+    """One object in the folders of a table.
+
+    *name* is the file name; for a foreign object, the path inside the table's folder.
+    """
 
     name: str
     stage: FileStage
@@ -39,16 +45,17 @@ class ListedItem(NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """The number of a data file; None for staged and foreign objects."""
+        """The number of a data file; None for staged files and foreign objects."""
         return None if self.stage in (FileStage.STAGING, FileStage.FOREIGN) else file_number(self.name, self.extension)
 
 
 def list_tables(
     store: LandingZoneStore, folders: Iterable[str], *, processed: bool = True
 ) -> dict[str, dict[str, ObjectInfo]]:
-    """The objects by table folder and path, from one listing of the zone; with its *processed* folders (F-36).
+    """Return the objects by table folder and path, from one listing of the landing zone (F-36).
 
-    Without them, the listing does not grow with what the service applied in the last days, if the store is a folder.
+    If not *processed*, a store that is a folder leaves out the folders of processed files. Then the listing does not
+    grow with the files that Fabric applied in the last days.
     """
     found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
     for info in store.list("", () if processed else PROCESSED_FOLDERS):
@@ -66,11 +73,11 @@ def list_tables(
 def split_listing(
     folder: str, objects: Iterable[ObjectInfo], generation: int, extension: str = PARQUET
 ) -> tuple[ListedItem, ...]:
-    """Classify the listed objects of the table at *folder*: staged, published, applied, or foreign.
+    """Sort the listed objects of the table at *folder* into staged, published, applied and foreign objects.
 
-    Data files have the table's *extension*; any other numbered file is foreign. Processed folders are searched inside
-    the table's folder and at the zone's root (F-36). Names with an underscore are left out, except staged files of this
-    *generation* (F-05).
+    Data files have the table's *extension*; a numbered file with another extension is foreign. Processed folders are
+    searched inside the table's folder and at the zone's root (F-36). Names that begin with an underscore are left out,
+    except staged files of this *generation* (F-05).
     """
     staging = f"{staging_folder(folder, generation)}/"
     items = (_item(folder, staging, info, extension) for info in objects)

@@ -11,9 +11,9 @@ from open_mirroring.landing_zone.schema import LandingColumn
 class LoadColumn(NamedTuple):
     """A column of an initial load: its type at the target, and its SQL type if that is known.
 
-    *held* describes timestamps of unknown SQL type: ``wall clock`` have no zone, ``zone`` one other than UTC,
-    ``milliseconds`` are whole milliseconds. *renamed* is its name at the target if that differs, *salted* the check
-    value of the salt if it is hashed.
+    *held* describes the values of a timestamp column of unknown SQL type: ``wall clock`` means values without zone,
+    ``zone`` values in a zone other than UTC, ``milliseconds`` only whole milliseconds. *renamed* is the column's name
+    at the target if it differs from *name*. *salted* is the check value of the salt if the column is hashed.
     """
 
     name: str
@@ -25,12 +25,12 @@ class LoadColumn(NamedTuple):
 
     @property
     def landing(self) -> LandingColumn:
-        """The corresponding column of the mirrored table."""
+        """The column of the mirrored table into which this column is loaded."""
         return LandingColumn(self.name, self.type, self.renamed, self.salted)
 
 
 def columns_of_both(one: Sequence[LoadColumn], other: Sequence[LoadColumn]) -> tuple[LoadColumn, ...] | None:
-    """Combine the columns of two files of one export, in the order of the first; None if names or types differ."""
+    """Combine the columns of two files of one export, in the order of *one*; None if names or types differ."""
     others = {column.name: column for column in other}
     if sorted(column[:3] for column in one) != sorted(column[:3] for column in other):
         return None

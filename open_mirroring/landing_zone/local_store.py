@@ -1,9 +1,9 @@
 """A landing zone in a local folder: for trials, for tests, and where another program uploads the files.
 
-Linux only: publishing needs a rename that removes the old name and refuses an existing target in one step. That is
-``renameat2(2)`` with ``RENAME_NOREPLACE``. Link and unlink would be wrong: after a crash between the two, the staged
-file is next to its published number. The service may move the number away, and the next run would publish the same file
-a second time.
+Linux only: publishing needs a rename that removes the old name and refuses an existing target in one step, which is
+``renameat2(2)`` with ``RENAME_NOREPLACE``. A link followed by an unlink would be wrong: after a crash between the two
+steps, the file has its staged name and its published number. Fabric may move the number away, and the next run would
+publish the staged file a second time.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ class LocalStore:
     """:class:`~open_mirroring.landing_zone.store.LandingZoneStore` over a folder; safe for several processes.
 
     Every call returns only when its result is on disk (fsync of file and folder). An object appears under its name
-    complete or not at all, even if the machine stops. A crash may leave ``<name>.partial-<token>`` next to it.
+    complete or not at all, even if the machine stops. After a crash a partial file ``<name>.partial-<token>`` may
+    remain in the same folder.
 
-    The ETag is inode, modification time and size. A rename keeps it. A re-created object has another one, because its
-    time is set with nanoseconds; the kernel's own clock repeats itself for some milliseconds.
+    The ETag consists of inode, modification time and size. A rename keeps the ETag. A re-created object has another
+    ETag: the store sets the modification time in nanoseconds, because the kernel's own clock repeats a time for some
+    milliseconds.
 
     Raises:
         TerminalError: from every method: ``FOREIGN_ITEM`` for a path that is not relative, plain and inside the root;
             ``STORE_UNFIT`` when the filesystem lacks what the protocol needs; ``ACCESS_DENIED`` without permission.
-        TransientError: from every method: ``DISK_FULL``; ``UNREACHABLE`` for any other error of the operating system.
+        TransientError: from every method: ``DISK_FULL`` when the disk is full; ``UNREACHABLE`` for any other error of
+            the operating system.
     """
 
     def __init__(self, root: Path) -> None:
@@ -53,7 +56,7 @@ class LocalStore:
             self._real_root = os.path.realpath(root)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object. Readers never see it partially, although the interface would allow that."""
+        """Create an object; None when the name is taken. Readers never see a part of the object."""
         target = self._local(path)
         with _store_errors(self.root, path):
             if os.path.lexists(target):
@@ -86,7 +89,10 @@ class LocalStore:
 
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
-        """The object's own file, not a copy: do not write to it, and expect that it is moved at any time."""
+        """A context with the path of the object's own file, not a copy; None when the object does not exist.
+
+        Do not write to the file. Another program may move the file away at any time.
+        """
         yield Path(self._local(path)) if self.stat(path) is not None else None
 
     def stat(self, path: str) -> ObjectInfo | None:
@@ -101,10 +107,10 @@ class LocalStore:
             return None if stat.S_ISDIR(found.st_mode) else _info(path, found)
 
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
-        """Move *source* to *target* in one step, if *source* has that ETag and *target* does not exist.
+        """Move *source* to *target* in one step, if *source* has this ETag and *target* does not exist.
 
-        The ETag is compared before that step, not in it. This is safe because a staging name is used once, so only we
-        could replace the source in between.
+        The ETag is compared before the move, not in the same step. This is safe because a staging name is used once,
+        so no other writer replaces *source* between comparison and move.
         """
         found = self.stat(source)
         local_source, local_target = self._local(source), self._local(target)
@@ -118,10 +124,10 @@ class LocalStore:
             return RenameOutcome.DONE
 
     def list(self, folder: str, skipped: Collection[str] = ()) -> Iterable[ObjectInfo]:
-        """List every object below a folder except in *skipped* subfolders; a folder's own before its subfolders'.
+        """List every object below a folder except in *skipped* subfolders; first a folder's own objects.
 
-        Files move from a folder into its subfolders, so a moving file may be listed twice but is never missed. Symbolic
-        links are listed as objects and never followed.
+        Files move only from a folder into its subfolders, so a moving file may be listed twice but is never missed.
+        Symbolic links are listed as objects and never followed.
         """
         return self._walk(folder, skipped)
 
@@ -131,10 +137,10 @@ class LocalStore:
             remove(local)
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with its content, if it exists.
+        """Remove a folder with its content, if the folder exists.
 
-        The folder is renamed first and then emptied, so a rename into it happens either before or too late. A crash
-        leaves a folder ``_deleted-…`` in the zone, which the next call removes.
+        The folder is first renamed, then emptied: a file that another process moves into the folder is deleted with
+        it, or the move fails. After a crash a folder ``_deleted-…`` remains in the zone; the next call removes it.
         """
         local = self._local(folder)
         with _store_errors(self.root, folder):
@@ -238,9 +244,9 @@ def _unsafe(path: str, reason: str) -> TerminalError:
 
 
 def write_new(local: str, content: bytes | Path) -> os.stat_result:
-    """Create a file that must not exist, durably (fsync), and return its status.
+    """Create a file that must not exist, durably (fsync), and return the file's status.
 
-    Its modification time is set in nanoseconds; ``STORE_UNFIT`` if the filesystem does not keep that.
+    The modification time is set in nanoseconds. Raises ``STORE_UNFIT`` if the filesystem does not keep nanoseconds.
     """
     descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with (
@@ -259,7 +265,10 @@ def write_new(local: str, content: bytes | Path) -> os.stat_result:
 
 
 def rename_no_replace(source: str, target: str) -> bool:
-    """Move a file or folder in one step. False when source or target folder is missing, or the target exists."""
+    """Move a file or folder in one step.
+
+    Return False when *source* or the folder of *target* is missing, or *target* exists.
+    """
     try:
         call = _LIBC.renameat2
     except AttributeError as error:
@@ -275,7 +284,7 @@ def rename_no_replace(source: str, target: str) -> bool:
 
 
 def make_folders(folder: str) -> None:
-    """Create a folder and its parents, durably: after a power cut a file is lost if its folder is."""
+    """Create a folder and its parents durably (fsync), so that a power cut loses neither folder nor files in it."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
@@ -288,7 +297,7 @@ def make_folders(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Make the names in a folder durable (fsync); does nothing if the folder is gone."""
+    """Make the names in a folder durable (fsync); does nothing if the folder no longer exists."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

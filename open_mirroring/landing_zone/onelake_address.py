@@ -1,7 +1,8 @@
 """The address of a landing zone in OneLake.
 
-Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: account ``onelake``, container workspace, first
-folder item; both by GUID, or both by name, the item's with its type as suffix (O-01).
+In the terms of Azure Storage the account is ``onelake``, the container the workspace, and the first folder the item.
+Workspace and item are either both given by GUID or both by name; the name of an item ends with its type (O-01). Public
+source: Microsoft Learn, *Connecting to Microsoft OneLake*.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ DEFAULT_PATH = "Files/LandingZone"
 class OneLakeZone:
     """The address of a landing zone in OneLake: workspace and item (both by GUID or both by name), and the login.
 
-    *endpoint* is the base URL of OneLake's DFS API, *fabric_endpoint* that of the Fabric API. After *timeout_seconds*
-    without an answer, the outcome of a call counts as unknown. Because of the login, workers get this object inside the
-    function they run, never in the data of a job; ``repr`` shows no secret.
+    *endpoint* is the base URL of OneLake's DFS API, *fabric_endpoint* the base URL of the Fabric API. After
+    *timeout_seconds* without an answer, the outcome of a call counts as unknown. Because the address contains the
+    login, workers get it inside the function that they run, never in the data of a job. ``repr`` shows no secret.
     """
 
     workspace: str

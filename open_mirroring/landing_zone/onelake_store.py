@@ -1,8 +1,9 @@
 """A landing zone in OneLake, through the part of the ADLS Gen2 DFS endpoint that OneLake supports (O-03).
 
-It uses plain REST instead of the storage SDK for three reasons. The SDK retries appends, flushes and renames alike;
-here each call states whether a retry is safe. A call costs a seventh of the processor time. And every conditional
-answer is checked for ``x-ms-rejected-headers``, so a condition that OneLake ignored is noticed.
+The store uses plain REST instead of the storage SDK for three reasons. First, the SDK repeats appends, flushes and
+renames in the same way; here each call states whether its repetition is safe. Second, a REST call costs a seventh of
+the SDK's processor time. Third, every answer to a conditional call is checked for ``x-ms-rejected-headers``, so a
+condition that OneLake ignored is noticed.
 
 Public source: Microsoft Learn, *Azure Data Lake Storage Gen2 REST API* with its error codes: Path Create, Update, Read,
 Delete, List, Get Properties; *OneLake parity and integration* (ignored headers).
@@ -38,7 +39,7 @@ _BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", 
 
 
 class OneLakeCalls:
-    """REST calls on the folder of one landing zone. Paths are relative to it; ETags have no quotes."""
+    """REST calls on the folder of one landing zone. Paths are relative to this folder; ETags have no quotes."""
 
     def __init__(self, zone: OneLakeZone) -> None:
         service = HttpService(zone.endpoint, "OneLake", zone.timeout_seconds)
@@ -48,25 +49,29 @@ class OneLakeCalls:
         self._root = f"{zone.item}/{self.zone_path}"
 
     def send(self, request: Request) -> Answer:
-        """Send one request about an object of the zone. Raises the errors of :meth:`AuthorizedService.send`.
+        """Send one request about an object of the zone, and return the answer.
 
         Raises:
-            TerminalError: also ``FOREIGN_ITEM`` for an unsafe path; ``STORE_UNFIT`` when OneLake ignored a condition.
+            TerminalError: ``FOREIGN_ITEM`` for an unsafe path; ``STORE_UNFIT`` when OneLake ignored a condition; and
+                the errors of :meth:`AuthorizedService.send`.
         """
         return self._send(request._replace(path=self.address(request.path)))
 
     def send_to_workspace(self, query: Mapping[str, str]) -> Answer:
-        """Send a listing request to the workspace, with these query parameters."""
+        """Send a listing request to the workspace with the query parameters *query*, and return the answer."""
         return self._send(Request("GET", f"/{quote(self._workspace, safe='')}", repeatable=True, query=query))
 
     def directory(self, folder: str) -> str:
-        """The path of a folder as a listing request needs it, starting with the item; "" is the zone itself."""
+        """Return the path of a folder for a listing request; the path starts with the item.
+
+        The folder "" is the zone itself.
+        """
         if folder:
             _check(folder)
         return f"{self._root}/{folder}".rstrip("/")
 
     def address(self, path: str) -> str:
-        """The URL path of an object, starting with the workspace, percent-encoded.
+        """Return the URL path of an object, percent-encoded; the path starts with the workspace.
 
         Raises:
             TerminalError: ``FOREIGN_ITEM`` for an unsafe path.
@@ -75,7 +80,7 @@ class OneLakeCalls:
         return "/" + quote(f"{self._workspace}/{self._root}/{path}")
 
     def is_missing(self, answer: Answer) -> bool:
-        """Whether the answer means that the path does not exist.
+        """Whether *answer* means that the requested path does not exist.
 
         Raises:
             TerminalError: ``PLACE_MISSING`` when the workspace or the item does not exist.
@@ -87,7 +92,7 @@ class OneLakeCalls:
         return True
 
     def no_zone(self, answer: Answer) -> TerminalError:
-        """The error for a missing workspace or item."""
+        """Build the error for an answer which shows that the workspace or the item does not exist."""
         return TerminalError(
             "PLACE_MISSING",
             f"OneLake knows no such workspace or item, or does not show it to this login: {described(answer)}",
@@ -97,10 +102,10 @@ class OneLakeCalls:
         )
 
     def expect(self, answer: Answer, status: int, path: str) -> None:
-        """Refuse any status but this one: an undocumented answer does not count as success.
+        """Refuse an answer with another status than *status*: an undocumented status does not count as success.
 
         Raises:
-            TerminalError: ``STORE_UNFIT``.
+            TerminalError: ``STORE_UNFIT`` when the status differs.
         """
         if answer.status != status:
             raise TerminalError(
@@ -136,22 +141,22 @@ def _check(path: str) -> None:
 
 
 def error_code(answer: Answer) -> str:
-    """The service's error code in an answer; empty if it has none."""
+    """Return OneLake's error code in an answer; empty if the answer contains none."""
     return answer.headers.get("x-ms-error-code", "")
 
 
 def etag_of(answer: Answer) -> str:
-    """The ETag in an answer, without quotes."""
+    """Return the ETag in an answer, without quotes."""
     return unquoted(answer.headers.get("ETag", ""))
 
 
 def unquoted(etag: str) -> str:
-    """Remove the quotes of an ETag: the product stores it without."""
+    """Remove the quotes of an ETag: the product stores ETags without quotes."""
     return etag.removeprefix("W/").strip('"')
 
 
 def busy(path: str, answer: Answer) -> TransientError:
-    """Build the error for a call that another call on the same object blocked."""
+    """Build the error for a call that failed because of another call on the same object."""
     return TransientError(
         "CHANGED_MEANWHILE",
         f"someone else is at this object: {described(answer)}",
@@ -163,23 +168,27 @@ def busy(path: str, answer: Answer) -> TransientError:
 class OneLakeStore:
     """:class:`~open_mirroring.landing_zone.store.LandingZoneStore` in OneLake; safe for several threads.
 
-    An object is written in three steps: create, append, flush. Until the flush, or after a failure, readers see it
-    empty (O-07). This never happens under a final name, because only :meth:`rename` makes those. Reads, appends at a
-    position, deletes, and flushes bound to the object just created are retried; creations and renames never are.
+    An object is written in three steps: create, append, flush. Before the flush, and after a failure, readers see an
+    empty object (O-07). An empty object never appears under a final name, because only :meth:`rename` makes final
+    names. Reads, appends at a position, deletes, and flushes bound to the object just created are repeated when they
+    fail; creations and renames never are.
 
     Raises:
-        TerminalError: from every method: ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition that the
-            protocol needs; ``PLACE_MISSING`` without workspace or item; what
-            :class:`~open_mirroring.remote.entra.AuthorizedService` raises.
-        TransientError: from every method: the outcome is unknown (O-08); ``CHANGED_MEANWHILE`` when another writer uses
-            the object.
+        TerminalError: from every method: ``FOREIGN_ITEM`` for an unsafe path; ``STORE_UNFIT`` when OneLake ignored a
+            condition that the protocol needs; ``PLACE_MISSING`` if workspace or item does not exist; and the errors of
+            :class:`~open_mirroring.remote.entra.AuthorizedService`.
+        TransientError: from every method: when the outcome is unknown (O-08); ``CHANGED_MEANWHILE`` when another
+            writer uses the object.
     """
 
     def __init__(self, zone: OneLakeZone) -> None:
         self._calls = OneLakeCalls(zone)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object that must not exist; None if it does. The returned ETag is the one after the flush."""
+        """Create an object that must not exist; None if the name is taken.
+
+        The returned ETag is the one after the flush.
+        """
         query, headers = {"resource": "file"}, {"If-None-Match": "*"}
         answer = self._calls.send(Request("PUT", path, repeatable=False, query=query, headers=headers))
         if answer.status in (409, 412):
@@ -202,7 +211,10 @@ class OneLakeStore:
 
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
-        """Download the object to a temporary file, which is deleted afterwards."""
+        """A context with the object downloaded to a temporary file, which is deleted at the context's end.
+
+        The context's value is None when the object does not exist.
+        """
         with tempfile.NamedTemporaryFile(prefix="open_mirroring-") as copy:
             local = Path(copy.name)
             yield local if self._download(path, local) else None
@@ -234,9 +246,9 @@ class OneLakeStore:
         return ObjectInfo(path, int(answer.headers.get("Content-Length", 0)), etag_of(answer))
 
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
-        """Move *source* to *target* in one step, if *source* has that ETag and *target* does not exist (O-04, O-05).
+        """Move *source* to *target* in one step, if *source* has this ETag and *target* does not exist (O-04, O-05).
 
-        Also refused if the folder of *target* is gone.
+        The move is also refused if the folder of *target* does not exist.
         """
         headers = {
             "x-ms-rename-source": self._calls.address(source),
@@ -253,9 +265,9 @@ class OneLakeStore:
         return RenameOutcome.DONE
 
     def list(self, folder: str, skipped: Collection[str] = ()) -> Iterable[ObjectInfo]:
-        """List every object below a folder, each path once; nothing if the folder is missing.
+        """List every object below a folder, each path once. The result is empty if the folder does not exist.
 
-        It leaves nothing out: one listing of all is fewer requests than one for each folder.
+        Nothing is *skipped*: one listing of everything takes fewer requests than one listing for each folder.
         """
         directory = self._calls.directory(folder)
         query = {"resource": "filesystem", "recursive": "true", "directory": directory, "maxResults": str(_PAGE)}
@@ -277,10 +289,11 @@ class OneLakeStore:
             raise busy(path, answer)
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with its content, if it exists.
+        """Remove a folder with its content, if the folder exists.
 
         Raises:
-            TransientError: ``CHANGED_MEANWHILE`` while the folder is in use (F-73). Part of it may be gone; retry.
+            TransientError: ``CHANGED_MEANWHILE`` while another call uses the folder (F-73). Part of the content may be
+                deleted already; a repetition deletes the rest.
         """
         query = {"recursive": "true"}
         while True:

@@ -1,4 +1,4 @@
-"""The address of a landing zone, as a value that can be sent to workers, and opening its storage."""
+"""Defines the address of a landing zone as a value that can be sent to workers, and opens the storage at an address."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ It may contain secrets, so workers get it in the function they run, never in the
 
 
 def open_store(address: ZoneAddress) -> LandingZoneStore:
-    """Open the storage of a landing zone. For OneLake, there is one object per process and zone.
+    """Return the storage of the landing zone at an address.
 
-    So all callers share connections, tokens and the retry budget.
+    For OneLake, a process has one storage object for each zone, so that all callers share connections, tokens and the
+    retry budget.
     """
     return _onelake_store(address) if isinstance(address, OneLakeZone) else LocalStore(address.path)
 

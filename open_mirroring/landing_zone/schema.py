@@ -1,7 +1,8 @@
-"""The columns of landing zone files: which types they can have, and which changes of a table need no reload.
+"""The columns of landing zone files: which types a column can have, and which changes of a table need no reset.
 
-A *landing type* is the type of a column in these files, such as ``int64``. Only types that the target documents are
-written (F-80 to F-82). A nullable column may be added to a table; any other change needs a reload (F-83 to F-90).
+A *landing type* is the type of a column in landing zone files, such as ``int64``. Only types that Fabric documents are
+written (F-80 to F-82). A nullable column may be added to a table. For any other change of its columns the table must be
+rebuilt from scratch (F-83 to F-90).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _EXTRA = f"{ROW_MARKER}:"
 class LandingColumn(NamedTuple):
     """A column of a mirrored table: its name at the source and its landing type.
 
-    *renamed* is its name at the target, if different (G-120); only files have that name. *salted* is the check value of
-    the salt, if the column is hashed (G-121).
+    *renamed* is the column's name at the target if it differs from the source's name (G-120); only files use it.
+    *salted* is the check value of the salt if the column is hashed (G-121).
     """
 
     name: str
@@ -48,12 +49,12 @@ class LandingColumn(NamedTuple):
 
     @property
     def landed_name(self) -> str:
-        """Its name in files, and so at the target."""
+        """The column's name in landing zone files, which is also its name at the target."""
         return self.renamed or self.name
 
     @property
     def content(self) -> str | None:
-        """The property of the change that an extra column contains (G-118); None for a column of the source."""
+        """The property of a change that an extra column contains (G-118); None for a column of the source."""
         return self.name.removeprefix(_EXTRA) if self.name.startswith(_EXTRA) else None
 
 
@@ -64,14 +65,17 @@ _columns_of = msgspec.json.Decoder(tuple[LandingColumn, ...]).decode
 
 
 def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]:
-    """Build the columns for `extra_columns`, from pairs of a property of the change and a column name (G-118)."""
+    """Build the columns for `extra_columns` in the mirror file (G-118).
+
+    *names* pairs each property of a change with the name of its column.
+    """
     return tuple(LandingColumn(_EXTRA + content, EXTRA_TYPES[content], name) for content, name in names)
 
 
 def refuse_reserved(name: str) -> None:
-    """Refuse the name of a source column that the target reserves, or that contains a NUL.
+    """Raise ``COLUMN_NAME_INVALID`` for a source column whose name Fabric reserves, or contains a NUL character.
 
-    Parquet readers would cut the name there. Raises ``COLUMN_NAME_INVALID``.
+    Parquet readers would cut a name at the NUL character.
     """
     what, next_step = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
@@ -82,10 +86,10 @@ def refuse_reserved(name: str) -> None:
 
 
 def check_type(landing_type: str) -> tuple[int, int] | None:
-    """Check a landing type. Returns digits and scale of a decimal, None for any other type.
+    """Check a landing type. Return precision and scale of a decimal type, None for any other type.
 
-    Valid are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with p ≤ 38;
-    raises ``TYPE_UNSUPPORTED`` otherwise.
+    Valid are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with p ≤ 38.
+    Raises ``TYPE_UNSUPPORTED`` for any other string.
     """
     if landing_type in _SIMPLE:
         return None
@@ -103,7 +107,7 @@ _DIGITS = {"int16": 5, "int32": 10, "int64": 19}
 
 
 def wider(one: str, other: str) -> str | None:
-    """The narrowest landing type that can represent all values of two types exactly; None if there is none."""
+    """Return the narrowest landing type that represents all values of two types exactly; None if there is none."""
     if one == other:
         return one
     pair = {one, other}
@@ -124,7 +128,7 @@ def wider(one: str, other: str) -> str | None:
 
 
 def is_exact_number(kind: str) -> bool:
-    """Whether a landing type is an integer or a decimal, so that widening a type to it keeps values equal."""
+    """Whether a landing type is an integer or a decimal: a column widened to such a type keeps equal values."""
     return _exact_digits(kind) is not None
 
 
@@ -136,30 +140,30 @@ def _exact_digits(kind: str) -> tuple[int, int] | None:
 
 
 def landed(columns: Iterable[LandingColumn], keys: Iterable[str]) -> tuple[tuple[LandingColumn, ...], tuple[str, ...]]:
-    """Replace the source's names by those at the target, in columns and keys (G-120)."""
+    """Replace the names at the source by the names at the target, in *columns* and *keys* (G-120)."""
     columns = tuple(columns)
     names = {column.name: column.landed_name for column in columns}
     return tuple(LandingColumn(c.landed_name, c.type) for c in columns), tuple(names.get(key, key) for key in keys)
 
 
 class TableSchema(NamedTuple):
-    """All columns that a table ever had, in the order in which they appeared."""
+    """All columns that a table ever had, in the order in which the columns appeared."""
 
     columns: tuple[LandingColumn, ...]
 
     @property
     def stored(self) -> list[tuple[str | None, ...]]:
-        """The columns as lists for the ledger; a new name or a salt is included only if a column has one."""
+        """The columns as lists for the ledger. Renames and salts are included only if a column has one."""
         return [column if column.salted else column[: 3 if column.renamed else 2] for column in self.columns]
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The names at the target by names at the source, if they differ; includes extra columns."""
+        """The names at the target by the names at the source, for all columns (extra ones, too) where they differ."""
         return {column.name: column.renamed for column in self.columns if column.renamed}
 
     @property
     def salted(self) -> dict[str, str]:
-        """The check values of salts by column name, for hashed columns."""
+        """The check value of the salt by column name, for hashed columns."""
         return {column.name: column.salted for column in self.columns if column.salted}
 
     def to_json(self) -> str:
@@ -170,10 +174,11 @@ class TableSchema(NamedTuple):
         return cls(_columns_of(text))
 
     def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
-        """Add the columns of new rows; a column with a new type gets the type that can represent both.
+        """Return the schema with the columns *seen* in new rows added.
 
-        Raises ``SCHEMA_CHANGED`` if there is no such type (F-87), and ``COLUMN_NAME_INVALID`` for a name that the
-            target does not allow next to the others.
+        A column with a new type gets the narrowest type that represents both types exactly. Raises ``SCHEMA_CHANGED``
+        if there is no such type (F-87). Raises ``COLUMN_NAME_INVALID`` for a column name that Fabric does not allow
+        next to the others.
         """
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}

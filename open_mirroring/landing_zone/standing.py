@@ -1,4 +1,4 @@
-"""The state of a table as the footer of a data file contains it, so that a lost ledger can be rebuilt."""
+"""The state of a table as stored in the footer of a data file, from which a lost ledger can be rebuilt."""
 
 from __future__ import annotations
 
@@ -10,24 +10,31 @@ import msgspec
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The state of a table when this data file was staged.
 
+    A stream is one enabling of change event streaming or one full load by a Qlik task. The publication is the one to
+    which the data file belongs.
+
     Attributes:
-        published_position: the target had the changes of earlier batches up to here; None: all of them.
-        position_from: the publication contains the changes above this position; None: nothing was held back.
-        position_to: the publication contains the changes up to this position.
-        waiting_rows: changes of earlier batches that waited for the end of their transactions.
-        stream_from: changes below this position are in the initial load; a position in the stream *stream_epoch*.
-        log_from: batches up to this one do not count since the last reset.
-        newest_load: the source's full load with which the table begins, as JSON (G-125); None: none.
-        loaded_columns: how many of the first columns came with the initial load; None: there was none.
-        hand_over_batch: the changes of later batches are published over the initial load.
-        untyped: number of changes whose values do not fit their types; only the ledger lists them.
-        former: number of columns that earlier rows have under another name (G-66); only the ledger lists them.
+        published_position: the target had the changes of earlier batches up to this position; None: all changes of
+            earlier batches.
+        position_from: the publication contains changes above this position; None: no earlier change was held back.
+        position_to: the publication contains changes up to this position.
+        waiting_rows: number of changes of earlier batches that waited for the end of their transactions.
+        stream_from: changes below this position are in the initial load; it is a position in the stream
+            *stream_epoch*.
+        stream_epoch: the number of the stream of *stream_from*.
+        log_from: batches up to this number do not count since the table's last reset.
+        newest_load: the Qlik full load with which the table begins, as JSON (G-125); None: the table begins without
+            one.
+        loaded_columns: how many of the first columns were in the initial load; None: there was no initial load.
+        hand_over_batch: the changes of batches after this one are published over the initial load.
+        untyped: number of changes with a value that does not fit its type; only the ledger lists the changes.
+        former: number of columns that earlier rows have under another name (G-66); only the ledger lists the columns.
         epochs: the number of each stream in the order of the table's streams, by stream name.
         decided: operators' decisions about columns, each as column, position and new name.
-        unverified: notes on what is not verified, each as kind, column and position.
-        renamed: names of the file's columns by their names at the source, where they differ (G-120).
-        salted: the check value of the salt by column name at the source (G-121).
-        where: the condition that its rows fulfil (G-193).
+        unverified: notes on what is not verified about the table, each as kind, column and position.
+        renamed: names of the file's columns by their names at the source, for columns whose two names differ (G-120).
+        salted: the check value of the salt by column name at the source, for hashed columns (G-121).
+        where: the condition for mirroring a row (`where` in the mirror file) (G-193).
     """
 
     published_position: str | None = None
@@ -55,7 +62,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def of(cls, text: str) -> Standing | None:
-        """Parse the JSON of :meth:`to_json`; None if it is empty or from an unknown version."""
+        """Parse the JSON of :meth:`to_json`; None if *text* is empty or was written by an unknown version."""
         try:
             return msgspec.json.decode(text, type=cls) if text else None
         except msgspec.ValidationError:

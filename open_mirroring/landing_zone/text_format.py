@@ -1,7 +1,7 @@
 """The format of a table's delimited text files, and its description in ``_metadata.json`` (F-20 to F-25).
 
-Where a choice could only lose data it is fixed: UTF-8, a header line, double quotes that are doubled inside quoted
-text. Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.
+Parts of the format in which another choice could only lose data are fixed: UTF-8, a header line, double quotes that are
+doubled inside quoted text. Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ NULL_TEXT = "__null__"
 
 
 class TextFormat(NamedTuple):
-    """The format of a table's text files; it cannot change as long as the table exists (F-23, F-90).
+    """The format of a table's text files, which cannot change as long as the table exists (F-23, F-90).
 
-    *extension* has no dot. *null* is the text for NULL, which no value may equal. *columns* are all columns in order,
-    each with its type.
+    *extension* has no dot. *null* is the text for NULL; no value may equal this text. *columns* are all columns of the
+    files in order, each with its type.
     """
 
     extension: str
@@ -43,7 +43,7 @@ class TextFormat(NamedTuple):
     columns: tuple[tuple[str, str], ...]
 
     def to_json(self) -> str:
-        """The format as JSON for the ledger; equal formats give equal texts."""
+        """The format as JSON for the ledger; equal formats give equal strings."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
     @classmethod
@@ -52,7 +52,10 @@ class TextFormat(NamedTuple):
         return cls(**{**document, "columns": tuple((name, kind) for name, kind in document["columns"])})
 
     def properties(self, keys: Sequence[str]) -> dict[str, Any]:
-        """The properties in ``_metadata.json`` in addition to the keys (F-20 to F-24), without the row marker."""
+        """Return the properties of the format in ``_metadata.json``, except the key columns (F-20 to F-24).
+
+        The row marker is not among the columns in these properties.
+        """
         return {
             "SchemaDefinition": {
                 "Columns": [

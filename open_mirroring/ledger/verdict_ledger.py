@@ -59,8 +59,8 @@ class Remembered(msgspec.Struct, frozen=True):
 
     *metadata_etag* is the ETag of the table's ``_metadata.json``; empty if the file did not exist. *counted_rows* is
     the highest row count that the target reported for this *generation* of the table (a reset begins the next
-    generation). *applied* is the highest file number that the target had applied; 0 if the table was to be stopped, so that
-    everything is looked at again.
+    generation). *applied* is the highest file number that the target had applied; 0 if the table was to be stopped, so
+    that everything is looked at again.
     """
 
     metadata_etag: str = ""

@@ -1,1 +1,1 @@
-"""Shows operators what they decide about: status, metrics, checks before the first run; and maps ends to exit codes."""
+"""What operators see of a mirror and decide about it: status, metrics, checks before the first run, exit codes."""

@@ -1,6 +1,6 @@
 """Declares the arguments of operations once, for both the command line and the forms of Airflow and the page.
 
-Nothing slow is imported here, so that `--help` is quick and Airflow parses its DAGs quickly.
+No slow library is imported here, so that `--help` answers at once and Airflow parses its DAGs fast.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 class Argument(NamedTuple):
     """One argument of an operation, for example ``--table``.
 
-    *name*, *help* and *options* (those of :mod:`argparse`) describe it on the command line, *field*, *title* and *says*
-    in forms. An empty *name* keeps it off the command line, an empty *title* out of forms. *schema* is the JSON Schema
-    of the field's text. Of the arguments with *is_either*, exactly one must be given.
+    On the command line, *name*, *help* and *options* (the options of :mod:`argparse`) describe the argument. In forms,
+    *field*, *title* and *says* describe it. An argument with an empty *name* is not on the command line; an argument
+    with an empty *title* is not in forms. *schema* is the JSON Schema of the field's content. Of all arguments with
+    *is_either*, exactly one must be given.
     """
 
     name: str
@@ -35,12 +36,12 @@ class Argument(NamedTuple):
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is a switch without a value."""
+        """Whether the argument is a switch without a value."""
         return self.options.get("action") == "store_true"
 
     @property
     def is_number(self) -> bool:
-        """Whether its value is a whole number from 1 on."""
+        """Whether the argument's value is a whole number from 1 on."""
         return self.options.get("type") is positive
 
 
@@ -55,7 +56,7 @@ def argument(
     is_either: bool = False,
     **options: Any,
 ) -> Argument:
-    """Declare an argument; *about* is the help text, *options* are those of :mod:`argparse`."""
+    """Declare an argument; *about* is the help text, *options* are options of :mod:`argparse`."""
     said = says or f"{about[:1].upper()}{about[1:]}."
     return Argument(
         name, about, options, field or name.lstrip("-").replace("-", "_"), title, said, schema or {}, is_either
@@ -68,12 +69,12 @@ def flag(name: str, about: str, **more: Any) -> Argument:
 
 
 def required(one: Argument) -> Argument:
-    """Return the same argument as a required one."""
+    """Return a copy of an argument that the operation requires."""
     return one._replace(options={**one.options, "required": True})
 
 
 def add_arguments(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
-    """Add arguments to the parser of a command; those without a name are for forms only."""
+    """Add arguments to the parser of a command. Arguments without a name are only for forms and are left out."""
     either = None
     for one in filter(lambda one: one.name, arguments):
         if one.is_either and either is None:
@@ -83,13 +84,16 @@ def add_arguments(parser: argparse.ArgumentParser, arguments: Iterable[Argument]
 
 
 def command_words(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:
-    """Return the command line arguments for *values*, given by field name; empty values are left out."""
+    """Return the command line words for *values*, which are given by field name; empty values are left out."""
     given = ((one, str(values.get(one.field) or "")) for one in arguments if one.name)
     return [one.name if one.is_flag else f"{one.name}={value}" for one, value in given if value.strip()]
 
 
 def positive(text: str) -> int:
-    """Parse a whole number from 1 on; raises ArgumentTypeError, which argparse prints as a usage error."""
+    """Parse a whole number from 1 on.
+
+    Raises ArgumentTypeError for any other string; argparse prints it as a usage error.
+    """
     if not (text.isascii() and text.isdigit() and int(text)):
         place = "; write the mirror file before this option" if text.casefold().endswith((".yaml", ".yml")) else ""
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on{place}")
@@ -97,14 +101,17 @@ def positive(text: str) -> int:
 
 
 def stated(text: str) -> str:
-    """Return the stripped text; raises ArgumentTypeError when it is empty."""
+    """Return *text* without blanks around it. Raises ArgumentTypeError if nothing remains."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty: write what the next person on duty needs to know")
     return text.strip()
 
 
 def seconds(text: str) -> float:
-    """Parse a duration such as ``90``, ``90s``, ``5m`` or ``1h`` into seconds; raises ArgumentTypeError."""
+    """Parse a duration such as ``90``, ``90s``, ``5m`` or ``1h`` into seconds.
+
+    Raises ArgumentTypeError for any other string.
+    """
     match = re.fullmatch(r"([0-9]{1,6})([smh]?)", text)
     length = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
     if not length:

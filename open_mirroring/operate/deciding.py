@@ -30,9 +30,12 @@ _LETTERS = 10_000
 def decide_and_look(
     mirror: Mirror, ledger: Engine, zone: ZoneAddress, action: str, form: Mapping[str, str], reason: Reason
 ) -> list[str]:
-    """Carry out a decision, then inspect the landing zone; returns sentences about both for the operator."""
+    """Carry out an operator's decision, then inspect the landing zone. Return sentences about both for the operator.
+
+    *action* is the name of the operation. *form* has the fields of the decision, as :func:`decide` describes them.
+    """
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
-    # So that everyone sees at once whether the cause is still there.
+    # Inspect at once, so that the new verdict shows whether the cause still exists.
     try:
         findings = inspect_mirror(mirror, ledger, zone)
     except MirroringError as error:
@@ -54,11 +57,11 @@ def decide(
     *,
     zone: ZoneAddress | None = None,
 ) -> list[str]:
-    """Carry out a decision, and return sentences about its result.
+    """Carry out an operator's decision, and return sentences about the result.
 
-    *form* has the keys ``source`` (the table), ``subject`` (for example a column, stream or code) and ``request`` (an
-    id: a repeated request has no second effect); each may be missing. Raises ``ARGUMENT_INVALID`` for an unknown
-    action, and the errors of the decision itself.
+    *action* is the name of the operation. *form* has the keys ``source`` (the table), ``subject`` (for example a
+    column, stream or code) and ``request`` (an id: a repeated request has no second effect); each key may be missing.
+    Raises ``ARGUMENT_INVALID`` for an unknown action, and the errors of the decision itself.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
     of = ledger, mirror.name, source
@@ -95,7 +98,7 @@ def decide(
 
 
 def listed_columns(text: str) -> list[str]:
-    """Split the column names of a form: one per line, or separated by commas on a single line."""
+    """Split the column names in a form's field: one name per line, or names separated by commas on a single line."""
     return [name.strip() for name in text.split("\n" if "\n" in text else ",") if name.strip()] or [text]
 
 
@@ -121,6 +124,6 @@ def _cleared(stop: OpenStop) -> str:
 
 
 def now(finding: Finding) -> str:
-    """A sentence with the verdict that an inspection just gave a table, and the next step."""
+    """Return a sentence with the verdict that an inspection just gave a table, and the next step."""
     next_step = f" Next step: {finding.next_step}" if finding.next_step else ""
     return f"Now: {finding.verdict.value} {finding.code}: {finding.what}.{next_step}"

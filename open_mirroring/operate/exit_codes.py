@@ -23,14 +23,17 @@ class Exit(IntEnum):
 
 
 def exit_of_report(stopped: object, losses: object) -> Exit:
-    """The exit code of a job that ran to its end; stopped tables count more than losses."""
+    """Return the exit code of a job that ran to its end.
+
+    If tables are stopped and there are losses, stopped tables decide.
+    """
     if stopped:
         return Exit.TABLES_STOPPED
     return Exit.DONE_WITH_LOSSES if losses else Exit.DONE
 
 
 class UsageError(TerminalError):
-    """A wrong command line argument that shows only after the mirror file was read, such as an unknown table."""
+    """A wrong command line argument that is noticed only after the mirror file was read, such as an unknown table."""
 
     def __init__(self, what: str, next_step: str, code: str = "ARGUMENT_INVALID") -> None:
         super().__init__(code, what, next_step=next_step)
@@ -40,7 +43,7 @@ class UsageError(TerminalError):
 
 
 def exit_of(error: MirroringError) -> Exit:
-    """The exit code of an error. It shows a scheduler whether a retry can help."""
+    """Return the exit code of an error. By the exit code a scheduler decides whether to try again."""
     if isinstance(error, ConfigError | UsageError):
         return Exit.USAGE
     return Exit.TRANSIENT if isinstance(error, TransientError) else Exit.TERMINAL

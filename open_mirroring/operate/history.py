@@ -1,4 +1,4 @@
-"""Reads recent history from the ledger: files, dead letters, decisions, and counts per hour for the charts."""
+"""Reads recent history from the ledger: files, dead letters, decisions, and counts per hour for the page's charts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HOUR = timedelta(hours=1)
 
 
 class Letter(NamedTuple):
-    """An open dead letter; with *place* -1 it stands for *letters* dead letters that are counted, but not listed.
+    """An open dead letter. With *place* -1 it represents *letters* dead letters that are counted but not listed.
 
-    *is_untyped*: the message could be read, but a value does not fit its column's type.
+    *is_untyped* means that the message could be read, but one of its values does not fit the type of its column.
     """
 
     batch: int
@@ -42,12 +42,12 @@ class Letter(NamedTuple):
 
     @property
     def at(self) -> LetterPlace:
-        """Its place in the change log."""
+        """The place of the dead letter in the change log."""
         return LetterPlace(self.batch, self.origin, self.place)
 
 
 class Decision(NamedTuple):
-    """An entry of the audit table; *who* and *why* are empty unless a person decided."""
+    """An entry of the audit table; *who* and *why* are empty unless a person made the decision."""
 
     at: datetime
     event: str
@@ -57,7 +57,10 @@ class Decision(NamedTuple):
 
 
 def open_letters(ledger: Engine, mirror: str, source: str | None, limit: int = SHOWN) -> list[Letter]:
-    """The oldest open dead letters of a table; with *source* None, those that name no table."""
+    """Return the oldest open dead letters of the table *source*, at most *limit*.
+
+    With *source* None, the result has the dead letters that name no table.
+    """
     o, r, m, s = t.open_letter.c, t.rejected_change.c, t.mirrored_table.c, t.settled_letter.c
     unreadable = sa.select(t.open_letter).where(o.mirror == mirror, o.source == source)
     settled = sa.exists().where(s.mirror == mirror, s.batch == r.batch, s.origin == r.origin, s.place == r.place)
@@ -76,7 +79,7 @@ def open_letters(ledger: Engine, mirror: str, source: str | None, limit: int = S
 
 
 def decisions(ledger: Engine, mirror: str, source: str | None) -> tuple[Decision, ...]:
-    """The newest audit entries of a table (with *source* None: of the mirror), the newest first."""
+    """Return the newest audit entries of the table *source*, the newest first; with *source* None, of the mirror."""
     c = t.audit.c
     query = sa.select(c.at, c.event, c.detail).where(c.mirror == mirror, c.source == source)
     found = []
@@ -100,20 +103,23 @@ def newest_files(ledger: Engine, state: TableState) -> list[PublishedFile]:
 
 
 def load_left(ledger: Engine, state: TableState) -> timedelta | None:
-    """The time left until a table's initial load ends, at its pace so far; None if it is over or has no pace."""
+    """Return the time left until a table's initial load ends, if the load goes on as fast as until now.
+
+    The result is None if the initial load is over, or its speed is not known yet.
+    """
     plan, c = state.start.load_plan, t.published_file.c
     if plan is None or len(plan.done) == len(plan.chunks):
         return None
     mine = (c.table_id == state.id) & (c.generation == state.row.generation) & (c.kind == "load")
     ((first, last),) = t.rows(ledger, sa.select(sa.func.min(c.confirmed_at), sa.func.max(c.confirmed_at)).where(mine))
-    # From the first chunk on: when it was begun is not known.
+    # The speed is measured from the end of the first chunk, because the start of the load is not known.
     return None if first == last else rest(len(plan.done) - 1, len(plan.chunks) - 1, last - first)
 
 
 def logged_per_hour(
     ledger: Engine, mirror: str, now: datetime, *, what: str = "changes", hours: int = HOURS
 ) -> list[int]:
-    """The number of changes (or ``messages``) logged in each of the last hours, the oldest hour first."""
+    """Return the number of changes (or ``messages``) logged in each of the last *hours*, the oldest hour first."""
     c, counted = t.log_batch.c, [0] * hours
     newest = sa.select(c.manifest, c.committed_at).where(c.mirror == mirror).order_by(c.number.desc())
     with ledger.connect() as db:
@@ -139,10 +145,11 @@ def rows_per_hour(ledger: Engine, mirror: str, now: datetime) -> list[int]:
 def lag_per_hour(
     ledger: Engine, mirror: str, now: datetime, waiting: Iterable[datetime], *, hours: int = WEEK
 ) -> list[float]:
-    """For each of the last hours, the longest time in seconds that a logged change was unpublished; oldest first.
+    """Return, for each of the last *hours*, the longest time in seconds that a logged change was unpublished.
 
-    *waiting* has the time since which each unpublished change waits. Publications within one minute count as one. A
-    table rebuilt from the log does not count: its old changes did not lag.
+    The oldest hour is first. *waiting* has, for each change that is still unpublished, the time since which it waits.
+    Publications within one minute count as one. A table that was rebuilt from the change log does not count, because
+    the age of its old changes is not a delay.
     """
     c, m, b = t.published_file.c, t.mirrored_table.c, t.batch_table.c
     of_file = (b.mirror == mirror, b.source == m.source, b.batch > c.batch_from, b.batch <= c.batch_to)
@@ -166,7 +173,7 @@ def lag_per_hour(
 
 
 def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datetime) -> tuple[list[float], int]:
-    """The share of rows (0 to 1) that the newest proof found equal, for each hour of a week; oldest hour first.
+    """Return the share of rows (0 to 1) that the newest proof found equal, for each hour of a week, oldest hour first.
 
     The second value is the number of tables that have a proof.
     """
@@ -188,7 +195,7 @@ def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datet
 def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
     m, p = t.mirrored_table.c, t.published_file.c
     mine = sa.select(m.id).where(m.mirror == mirror)
-    # An expression hides the index on the table, by which a database would read the complete history of each table.
+    # coalesce() keeps the database from using the index on table_id, which would read each table's complete history.
     return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
 
 

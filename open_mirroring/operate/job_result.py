@@ -1,7 +1,7 @@
-"""Hands the result of a job to the process that started it, as a JSON file that an environment variable names.
+"""Hands the result of a job to the process that started the job, as a JSON file that an environment variable names.
 
-It is not a line of output, because other output could be mixed with it. A job on a cluster writes its result and exit
-code into the ledger instead, under an id that the starter chose.
+The result is not a line of output, because other output could be mixed with this line. A job on a cluster writes its
+result and exit code into the ledger instead, under an id that the starting process chose.
 """
 
 from __future__ import annotations
@@ -26,29 +26,32 @@ _KEPT = timedelta(days=7)
 
 
 class JobResult(NamedTuple):
-    """The result of a job: its *report*, or the code and text of its *error*; both are None for a killed job."""
+    """The result of a job: its *report*, or the code and text of its *error*. Of a killed job both are None."""
 
     report: dict[str, Any] | None = None
     error: tuple[str, str] | None = None
 
 
 def leave_report(report: Mapping[str, Any]) -> None:
-    """Write the report of a job that ran to its end into the result file."""
+    """Write the report of a job that ran to its end into the job's result file."""
     _leave({"report": report})
 
 
 def leave_error(code: str, text: str) -> None:
-    """Write the error that ended a job into the result file."""
+    """Write the error that ended a job into the job's result file."""
     _leave({"error": [code, text]})
 
 
 def read_result(file: Path) -> JobResult:
-    """Read a result file; an empty result if the job ended before it could write one."""
+    """Read a job's result file. The result is empty if the job ended before it wrote the file."""
     return _parsed(_text(file))
 
 
 def record_end(ledger: Engine, run: str, mirror: str, exit_code: int, file: Path) -> None:
-    """Write a job's exit code and result file into the ledger, under the id *run*; entries older than a week go."""
+    """Write a job's exit code and the content of its result file into the ledger, under the id *run*.
+
+    Entries in the ledger that are older than a week are deleted.
+    """
     now = datetime.now(UTC)
     row = {"run": run, "mirror": mirror, "ended_at": now, "exit_code": exit_code, "result": _text(file)}
     with ledger.begin() as db:
@@ -57,7 +60,7 @@ def record_end(ledger: Engine, run: str, mirror: str, exit_code: int, file: Path
 
 
 def recorded_end(ledger: Engine, run: str) -> tuple[int, JobResult] | None:
-    """Read the exit code and result of a job from the ledger; None if the job did not record its end."""
+    """Read the exit code and the result of the job *run* from the ledger; None if the job did not record its end."""
     query = sa.select(t.job_end.c.exit_code, t.job_end.c.result).where(t.job_end.c.run == run)
     with ledger.connect() as db:
         found = db.execute(query).tuples().one_or_none()

@@ -1,6 +1,6 @@
-"""Describes a job's result in a few sentences, for its log in Airflow and for the output of commands.
+"""Describes a job's result in a few sentences, for the job's output in Airflow and on the command line.
 
-A report is the JSON document that a job writes (:mod:`open_mirroring.operate.job_result`).
+The result is the report, a JSON document that the job writes (:mod:`open_mirroring.operate.job_result`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ Report = Mapping[str, Any]
 
 
 def story(job: str, report: Report) -> list[str]:
-    """The result of a job in sentences: what was done, then each table on hold, stopped or with losses, and its fix."""
+    """Return the result of a job in sentences: what was done, then each table on hold, stopped or with losses.
+
+    The sentence about a table ends with the fix.
+    """
     describe = _STORIES.get(job)
     done = [] if describe is None else [*describe(report)]
     return [shown(line) for line in [*done, *_left(report)]]
@@ -168,7 +171,7 @@ def _left(report: Report) -> Iterator[str]:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """A count of messages with its parts, such as ``12 messages (10 changes, 2 ignored)``."""
+    """Return a count of messages with its parts, such as ``12 messages (10 changes, 2 ignored)``."""
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
     if "messages" not in counts:
         return ", ".join(parts) or "no messages"

@@ -1,7 +1,8 @@
-"""The state of a mirror and its tables at one moment, as `status`, the page, the metrics and Airflow show it.
+"""The state of a mirror and its tables at one moment, which `status`, the page, the metrics and Airflow show.
 
-Four marks show how far a table is. Bound offsets: how far the source was read. Highest position: the newest change
-seen. Complete position: no older change can arrive below it. Published batch: the newest batch that the target has.
+Four marks show the progress of a table. Bound offsets: how far the source was read. Highest position: the newest change
+that was read. Complete position: no older change can arrive below this position. Published batch: the newest batch of
+the change log that the target has.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ _SEQUENCE = 10**30
 
 
 class BoundOffsets(NamedTuple):
-    """How far the source was read: how many files or partitions, and their bytes or offsets together.
+    """How far the source was read: the number of files or partitions, and the sum of their bytes or offsets.
 
-    Qlik change sequences count as places, but not in the sum: they are no lengths.
+    Files or partitions that are read by Qlik change sequence count in the number only: a change sequence is not a
+    length.
     """
 
     places: int
@@ -44,7 +46,10 @@ class BoundOffsets(NamedTuple):
 
     @classmethod
     def of(cls, bound: Mapping[str, int]) -> BoundOffsets:
-        """Build it from the ledger's bound ranges; the entries with ``#`` and offset 0 mark a topic's identity only."""
+        """Compute the sums from the ledger's bound ranges.
+
+        Entries with ``#`` in the name and offset 0 are left out, because they only identify a topic.
+        """
         read = [up_to for name, up_to in bound.items() if up_to or "#" not in name]
         return cls(len(read), sum(up_to for up_to in read if up_to < _SEQUENCE))
 
@@ -52,8 +57,10 @@ class BoundOffsets(NamedTuple):
 class Marks(NamedTuple):
     """How far one table is.
 
-    *highest_position* is ``epoch:major:minor:sub``, or None before any change. *complete_position* is ``below
-    epoch:major`` where changes wait for complete transactions (C-34), else the reason why there is none.
+    *highest_position* is ``epoch:major:minor:sub``, where *epoch* is the stream: one enabling of streaming or one Qlik
+    full load. *highest_position* is None before the first change. *complete_position* is ``below epoch:major`` if
+    changes wait for complete transactions (C-34). If there is no complete position, *complete_position* contains the
+    reason.
     """
 
     highest_position: str | None
@@ -62,10 +69,10 @@ class Marks(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """How far a topic partition is from the end and from data loss, when it was last asked.
+    """How far a topic partition was read when the broker was last asked, and how near a loss of messages was.
 
-    *behind* is the number of messages not read yet. *until_loss* is the number of messages between the oldest that the
-    broker keeps and the next to be read; when it reaches 0, unread messages are being deleted (I28).
+    *behind* is the number of messages not read yet. *until_loss* is the number of messages between the oldest message
+    that the broker keeps and the next message to be read. At 0 the broker deletes messages before they are read (I28).
     """
 
     behind: int
@@ -76,7 +83,7 @@ class PartitionLag(NamedTuple):
 class Judgement(NamedTuple):
     """The current verdict on a table, with its code and reason; *since* is when a stop was recorded.
 
-    *verdict* is None if the landing zone was not inspected, or too long ago, and no stop is recorded.
+    *verdict* is None if no stop is recorded and the landing zone was never inspected, or was inspected too long ago.
     """
 
     verdict: Verdict | None
@@ -89,11 +96,12 @@ class Judgement(NamedTuple):
 class TableView:
     """The state of one table.
 
-    *found* is the result of the last inspection; None if there was none since the last decision. *lag* is the age of
+    *found* is the result of the last inspection; None if no inspection followed the last decision. *lag* is the age of
     the oldest logged change that is not known to be applied. *waiting* counts logged changes that are not published.
-    *load_chunks* is (done, all). A change at or before the transaction *horizon* stops the table (G-05).
-    *unverified_columns* and *gone_columns* hold pairs of column and position (G-07, G-60). *recorded* is the last
-    proof, *verified* what the proofs of its parts add up to. *marks* and *totals* are None unless asked for.
+    *load_chunks* is the number of loaded chunks and of all chunks of an initial load. A change at or before the
+    transaction *horizon* stops the table (G-05). *unverified_columns* and *gone_columns* contain pairs of column and
+    position (G-07, G-60). *recorded* is the last proof of the table. *verified* combines the proofs of parts of the
+    table. *marks* and *totals* are None unless they were requested.
     """
 
     state: TableState
@@ -114,7 +122,7 @@ class TableView:
 
     @property
     def proof(self) -> Proof | None:
-        """The result of its last proof."""
+        """The result of the table's last proof; None if there is none."""
         return None if self.recorded is None else self.recorded.proof
 
     @property
@@ -131,22 +139,22 @@ class TableView:
 
     @property
     def since(self) -> datetime | None:
-        """When the ledger's stop was set."""
+        """When the stop in the ledger was set."""
         return self.judgement.since
 
     @property
     def looked_at(self) -> datetime | None:
-        """When its landing zone was last inspected; *applied* and *backlog* are from then."""
+        """When the table's landing zone folder was last inspected; *applied* and *backlog* are of this time."""
         return None if self.found is None else self.found.at
 
     @property
     def applied(self) -> int | None:
-        """The highest file number that the target had applied."""
+        """The highest file number that the target had applied at the last inspection."""
         return None if self.found is None else self.found.applied
 
     @property
     def backlog(self) -> Backlog:
-        """The published files that the target had not applied."""
+        """The published files that the target had not applied at the last inspection."""
         return Backlog() if self.found is None else self.found.backlog
 
     @property
@@ -155,29 +163,29 @@ class TableView:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """The losses of this table, whatever its verdict."""
+        """The losses of this table, shown whatever the verdict on the table is."""
         return self.report.losses.get(self.source, ())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What may differ at the target although nothing is wrong, and what happened to its columns."""
+        """What may differ at the target although nothing is wrong, and what happened to the table's columns."""
         return (self.found and self.found.notes) or self.report.notes.get(self.source, ())
 
     @property
     def source(self) -> str:
-        """Its name, as the mirror file spells it."""
+        """The table's name, as the mirror file spells it."""
         return self.state.source
 
     @property
     def next_step(self) -> str:
-        """The next step for an operator; empty when nothing has to be done."""
+        """What an operator has to do about the table; empty if nothing has to be done."""
         if self.verdict is None:
             return _RUN_IT if self.code == NOT_INSPECTED else ""
         return "" if self.verdict is Verdict.PASS else next_step_of(self.code)
 
     @property
     def open_intent(self) -> str:
-        """A publication that a killed run left unfinished and the next run finishes; empty if there is none."""
+        """A publication that a killed run began and the next run will finish; empty if there is none."""
         intent = self.state.row.intent
         if intent is None:
             return ""
@@ -186,7 +194,7 @@ class TableView:
 
     @property
     def reset(self) -> str:
-        """The reset under way: its stage, who asked for it and why; empty if there is none."""
+        """The table's reset under way: its stage, who asked for it and why; empty if there is none."""
         return "" if self.state.reset is None else str(self.state.reset)
 
     def document(self) -> dict[str, Any]:
@@ -213,10 +221,10 @@ _SHOWN_OF_TABLE = (
 class MirrorView:
     """The state of a mirror and its tables.
 
-    *stop* is a stop of reading the source. *batches* are the newest of the change log; *fragments* are split messages
-    whose other pieces have not arrived. Changes from before *horizon* are not read again (G-05). *bound_offsets* is
-    empty unless details were asked for. *next_run* is the next one by time: with *runs_on_new_data*, new data may start
-    one earlier. *not_inspected* is why the landing zone was not inspected.
+    *stop* is a stop of reading the source. *batches* are the newest batches of the change log. *fragments* are split
+    messages whose other pieces have not arrived. Changes from before *horizon* are not read again (G-05).
+    *bound_offsets* is empty unless details were requested. *next_run* is the next run by time: with *runs_on_new_data*,
+    new data may start one earlier. *not_inspected* is why the landing zone was not inspected.
     """
 
     mirror: str
@@ -237,12 +245,12 @@ class MirrorView:
 
     @property
     def last_commit(self) -> datetime | None:
-        """When the newest batch of the change log was committed."""
+        """When the newest batch of the change log was committed; None if there is no batch."""
         return self.batches[-1][2] if self.batches else None
 
     @property
     def recent(self) -> Mapping[str, int]:
-        """The number of messages of each outcome in the newest batches."""
+        """The number of messages in the newest batches, by what became of the message."""
         counts = Counter[str]()
         for _, of_batch, _ in self.batches:
             counts.update(of_batch)
@@ -250,12 +258,12 @@ class MirrorView:
 
     @property
     def oldest_fragment(self) -> datetime | None:
-        """Since when the oldest split message waits for its other pieces."""
+        """Since when the oldest split message waits for its other pieces; None if no split message waits."""
         return min((fragment.since for fragment in self.fragments), default=None)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """Losses that may concern any table, such as a dead letter that names none."""
+        """Losses that may concern any table, such as a dead letter that names no table."""
         return self.report.losses.get(ANY_TABLE, ())
 
     @property
@@ -265,25 +273,25 @@ class MirrorView:
 
     @property
     def at_risk(self) -> bool:
-        """Whether any table may lack a change: dead letters without a table are open, or could not be counted."""
+        """Whether any table may lack a change: dead letters that name no table are open, or could not be counted."""
         return self.report.letters.without_table.count > 0 or not self.report.letters.known
 
     @property
     def stopped(self) -> tuple[str, ...]:
-        """The mirror's name if reading is stopped, then the names of the stopped tables."""
+        """The names of what is stopped: the mirror's name if reading the source is stopped, then the stopped tables."""
         tables = [table.source for table in self.tables if table.verdict is Verdict.STOP]
         return (*([self.mirror] if self.stop else []), *tables)
 
     @property
     def verdict(self) -> Verdict | None:
-        """The worst verdict among the tables, a stop of reading and losses of the mirror."""
+        """The worst of the tables' verdicts, a stop of reading the source, and losses of the mirror."""
         own = [Verdict.STOP] if self.stop else [Verdict.LOSSES] if self.losses else []
         found = {*own, *(table.verdict for table in self.tables)}
         return next((verdict for verdict in SEVERITY if verdict in found), None)
 
     @property
     def counts(self) -> dict[Verdict | None, int]:
-        """How many tables have each verdict, the worst first."""
+        """The number of tables with each verdict, the worst verdict first."""
         counted = Counter(table.verdict for table in self.tables)
         return {verdict: counted[verdict] for verdict in SEVERITY if counted[verdict]}
 
@@ -294,7 +302,7 @@ class MirrorView:
 
     @property
     def behind(self) -> int | None:
-        """The number of messages at the source that are not read yet; None if the source does not show it."""
+        """The number of messages at the source that are not read yet; None if the source does not show the number."""
         return sum(lag.behind for lag in self.partitions.values()) if self.partitions else None
 
     @property
@@ -304,7 +312,10 @@ class MirrorView:
 
     @property
     def proved(self) -> Proof | None:
-        """The oldest of the tables' last proofs, one that is not EQUAL first; None while a table has none."""
+        """The oldest of the tables' last proofs; a proof with another result than EQUAL takes precedence.
+
+        The result is None while a table has no proof.
+        """
         known = [table.proof for table in self.tables if table.proof is not None]
         worst = [proof for proof in known if proof.verdict is not ProofVerdict.EQUAL] or known
         return min(worst, key=lambda proof: str(proof.proved_at)) if known and len(known) == len(self.tables) else None
@@ -332,7 +343,7 @@ _SHOWN_OF_MIRROR = (
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: times to ISO text, durations to seconds, records to objects."""
+    """Convert a value for JSON: times to ISO strings, durations to seconds, records to objects."""
     if hasattr(value, "document"):
         return value.document()
     if is_dataclass(value):

@@ -1,7 +1,8 @@
-"""Declares once what an operator can do with a mirror; commands, DAGs, forms and buttons are made from this.
+"""Declares once what an operator can do with a mirror.
 
-To add an operation, declare it here, then write its code: a case in :mod:`open_mirroring.operate.deciding` for a
-decision, else a job, or the function named by *run*.
+Commands, DAGs, forms and buttons are made from these declarations. To add an operation, declare it here, then write its
+code. A decision needs a case in :mod:`open_mirroring.operate.deciding`. Any other operation needs a job, or the
+function named by *run*.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from open_mirroring.operate.arguments import Argument, argument, flag, positive,
 
 
 class Operation(NamedTuple):
-    """Something that an operator can do.
+    """Something that an operator can do with a mirror.
 
-    *about* is its help text. *job* is the job's module in ``spark_jobs``. *run* is the command's function, as
-    ``module:function`` in :mod:`spark_jobs.cli`; without it the command just runs the job. *label* is the text on
-    buttons and forms, and marks a decision; it is empty for all others.
+    *about* is the operation's help text. *job* is the job's module in ``spark_jobs``. *run* is the command's function,
+    as ``module:function`` in :mod:`spark_jobs.cli`; if *run* is empty, the command runs the job. *label* is the text
+    on buttons and forms of a decision; it is empty for an operation that is not a decision.
     """
 
     name: str
@@ -30,21 +31,24 @@ class Operation(NamedTuple):
 
     @property
     def fields(self) -> tuple[Argument, ...]:
-        """The arguments that appear in forms."""
+        """The arguments of the operation that appear in forms."""
         return tuple(one for one in self.arguments if one.title)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of the required form fields, without the reason."""
+        """The names of the required fields of the operation's form, without the reason."""
         return tuple(one.field for one in self.fields if one.is_required and one.field != REASON.field)
 
     @property
     def may_have(self) -> tuple[str, ...]:
-        """The names of the optional form fields."""
+        """The names of the optional fields of the operation's form."""
         return tuple(one.field for one in self.fields if not one.is_required)
 
     def command(self, file: Path, **given: str) -> str:
-        """The command line, to be copied, with the *given* values by field name, else placeholders."""
+        """Return the operation's command line, to be copied by an operator.
+
+        *given* has values by field name; a field without a value becomes a placeholder.
+        """
         words = ["open-mirroring", self.name, shlex.quote(str(file))]
         for one in (one for one in self.arguments if one.name.startswith("--")):
             if value := given.get(one.field):

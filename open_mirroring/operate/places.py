@@ -10,7 +10,7 @@ from open_mirroring.errors import TerminalError
 
 
 def places(mirror: Mirror) -> dict[str, str]:
-    """The places of a mirror, as label and path or address, to be shown to people: logins are left out."""
+    """Return the places of a mirror by label, as paths or addresses without logins, to be shown to people."""
     source, zone = mirror.source, mirror.landing_zone
     found = {
         "mirror file": str(mirror.file),
@@ -24,7 +24,7 @@ def places(mirror: Mirror) -> dict[str, str]:
 
 
 def ledger_shown(mirror: Mirror) -> str:
-    """The ledger's URL without login and options, or the error of its connection setting."""
+    """Return the ledger's URL without login and options; if the URL cannot be built, the error of its connection."""
     try:
         return make_url(mirror.ledger_url()).set(username=None, password=None, query={}).render_as_string()
     except TerminalError as error:

@@ -1,4 +1,4 @@
-"""Resets a table (drops it at the target and rebuilds it) by the steps of :mod:`open_mirroring.protocols.resetting`."""
+"""Resets a table: drops it at the target, then rebuilds it by :mod:`open_mirroring.protocols.resetting`."""
 
 from __future__ import annotations
 
@@ -35,21 +35,25 @@ _PAUSE_SECONDS = 5.0
 
 
 class ResetOutcome(NamedTuple):
-    """How far a reset is: *stage* is the last recorded one (None when it is over), *waits_for* is what it needs."""
+    """How far a reset is.
+
+    *stage* is the last recorded stage; None when the reset is over. *waits_for* is what the reset waits for.
+    """
 
     stage: ResetStage | None
     waits_for: str
 
     @property
     def is_over(self) -> bool:
-        """Whether the reset is over: the table is back, or dropped."""
+        """Whether the reset is over: the table is back at the target, or was to be dropped and is gone."""
         return self.stage is None and not self.waits_for
 
 
 class ResetDriver:
-    """Drives the reset of one table: a reset that is open, or a new one for the request *asked*.
+    """Carries out the reset of one table: the reset that is under way, or a new one for the request *asked*.
 
-    *rebuild* publishes the table's first rows from scratch; it returns what it waits for, or an empty text.
+    The function *rebuild* publishes the table's first rows from scratch. It returns what it waits for, or an empty
+    string.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class ResetDriver:
         self._rebuild = rebuild
 
     def drive(self, wait: timedelta) -> ResetOutcome:
-        """Carry the reset on, waiting at most *wait* for the target; raises errors of the store and *rebuild*."""
+        """Continue the reset, waiting at most *wait* for the target. Raises errors of the store and of *rebuild*."""
         until = time.monotonic() + wait.total_seconds()
         state = protocol.start(self._asked.request if self._asked else "")
         while True:
@@ -89,21 +93,21 @@ class ResetDriver:
             state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
 
     def may_go_on(self, seen: str) -> bool:
-        """Whether another run could get further than stage *seen*, so that none starts only to wait again."""
+        """Whether another run could get further than the stage *seen*, so that no run starts only to wait again."""
         row = self._ledger.look(self._source)
         if row.stage is None or row.stage.value != seen:
             return True
         if row.stage is ResetStage.FOLDER_DELETED:
             return self._sight(row) in (Sight.ABSENT, Sight.FOLDER_BACK)
-        # What is not rebuilt yet only a run can rebuild.
+        # Only a run can rebuild a table that is not rebuilt yet.
         is_rebuilt = row.stage is ResetStage.REBUILDING and row.rebuilt and row.has_files
         return not is_rebuilt or self._sight(row) is Sight.THERE
 
     def say(self, word: Word, reason: Reason, request: str) -> str:
-        """Record an operator's confirmation that the table is gone or back at the target (G-89).
+        """Record an operator's confirmation that the table is gone from the target, or is back (G-89).
 
-        Returns a sentence about what comes next. Raises ``COMMAND_REFUSED`` if no reset waits for it, and
-        ``CHANGED_MEANWHILE`` if a run changed the reset meanwhile.
+        Returns a sentence about what comes next. Raises ``COMMAND_REFUSED`` if no reset waits for this confirmation,
+        and ``CHANGED_MEANWHILE`` if a run changed the reset at the same time.
         """
         asked = Asked(request, TARGET_GONE if word == "gone" else TARGET_BACK, self._source)
         row = self._ledger.look(self._source)

@@ -1,7 +1,8 @@
 """Encrypts a job with its mirror file and connections into one argument, for a Spark driver on a cluster.
 
-A cluster shows the arguments of programs on its pages and in its logs. The key (Fernet) is stored on the cluster, which
-gives it to the driver as a file. In Fabric it is a secret of a key vault.
+A cluster shows the arguments of programs on its pages and in its logs, so the argument must show no secret. The key
+(Fernet) is stored on the cluster, which gives the key to the driver as a file. In Fabric the key is a secret in a key
+vault.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class JobOrder(NamedTuple):
     """One job for a driver on a cluster.
 
     The driver records the job's end in the ledger under the id *run*. *mirror* and *text* are name and content of the
-    mirror file, and relative paths in it start at *home*. *arguments* follow the mirror file on the command line;
+    mirror file; relative paths in this file start at *home*. *arguments* follow the mirror file on the command line.
     *connections* are environment variables.
     """
 
@@ -43,7 +44,10 @@ class JobOrder(NamedTuple):
 
 
 def sealed(order: JobOrder, key: str) -> str:
-    """Encrypt the job into text that is safe as an argument; ``INSTALLATION_INCOMPLETE`` for a bad key or long text."""
+    """Encrypt a job into a string that is safe as an argument of a program.
+
+    Raises ``INSTALLATION_INCOMPLETE`` if the key is malformed, or the string becomes too long for an argument.
+    """
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
         what = f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}"
@@ -53,9 +57,9 @@ def sealed(order: JobOrder, key: str) -> str:
 
 
 def opened(text: str, key_file: str) -> JobOrder:
-    """Decrypt a job with the key in a file or key vault.
+    """Decrypt a job with the key in *key_file*, a file or a secret in a key vault.
 
-    Raises ``INSTALLATION_INCOMPLETE`` if the key is unreadable or differs.
+    Raises ``INSTALLATION_INCOMPLETE`` if the key is unreadable, or is not the key with which the job was encrypted.
     """
     try:
         key = _key(key_file).strip()

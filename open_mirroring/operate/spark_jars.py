@@ -1,4 +1,4 @@
-"""Finds where a job gets Spark: options of spark-submit, a Spark Connect server, or a local Spark with these jars."""
+"""Finds where a job gets Spark: options of spark-submit, a Spark Connect server, or a local Spark with its jars."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ _CHECKOUT = Path(__file__).resolve().parents[2] / "jars"
 
 
 def jars_folder() -> Path:
-    """The folder that :data:`JARS` names, else ``jars`` of a git checkout, else one in the user's cache."""
+    """Return the folder of Spark's jars.
+
+    The folder is the one that :data:`JARS` names. If :data:`JARS` is not set, the folder is ``jars`` in a git
+    checkout, or, without a checkout, a folder in the user's cache.
+    """
     if named := os.environ.get(JARS):
         return Path(named).absolute()
     if (_CHECKOUT / "ivy.xml").is_file():
@@ -36,12 +40,19 @@ def jars_folder() -> Path:
 
 
 def jar_files() -> list[str]:
-    """The paths of the jars in that folder, sorted; empty where a container image has them in Spark's own folder."""
+    """Return the paths of the jars in the folder of jars, sorted.
+
+    The result is empty in a container image, which has the jars in Spark's own folder.
+    """
     return sorted(map(str, jars_folder().glob("*.jar")))
 
 
 def drivers_lacking(mirror: Mirror) -> list[Problem]:
-    """A problem, in a list, if the mirror reads over JDBC and a local Spark would find no driver; else none."""
+    """Return a list with one problem if the mirror reads over JDBC and a local Spark would find no driver.
+
+    The list is empty if the mirror does not read over JDBC, a driver is found, or Spark is a server or an installation
+    of its own.
+    """
     if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
         return []
     for setting, connection in _jdbc_reads(mirror):
@@ -79,7 +90,7 @@ def _jdbc_reads(mirror: Mirror) -> Iterator[tuple[SettingPath, str]]:
 
 
 def server_shown(address: str) -> str:
-    """The address of a Spark Connect server without its parameters, one of which is a secret token."""
+    """Return the address of a Spark Connect server without the address's parameters: one of them is a secret token."""
     return (
         address.partition(";")[0] if address.startswith("sc://") else f"what {REMOTE} says, which is not sc://HOST:PORT"
     )

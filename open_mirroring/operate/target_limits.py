@@ -19,7 +19,10 @@ _MOST_COLUMNS = 1_024
 
 
 def limit_warnings(mirror: Mirror) -> list[Problem]:
-    """A warning (``TARGET_LIMIT``) for each limit that the mirror file is near to, or exceeds; it stops nothing."""
+    """Return a warning (``TARGET_LIMIT``) for each limit that the mirror file is near to or exceeds.
+
+    Warnings stop nothing.
+    """
     found = []
     if len(mirror.targets) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.targets):,}"
@@ -35,7 +38,7 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
 
 
 def is_near_daily_bytes(published: int) -> bool:
-    """Whether the bytes published on one day are 90 percent of the daily limit or more."""
+    """Whether the bytes published on one day are at least 90 percent of Fabric's daily limit."""
     return published >= MOST_BYTES_A_DAY // 10 * 9
 
 

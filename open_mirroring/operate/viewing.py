@@ -1,6 +1,6 @@
-"""Reads the state of a mirror from its ledger, with a few queries for all tables together. It changes nothing.
+"""Reads the state of a mirror from its ledger, with a few queries for all tables together. Nothing is changed.
 
-The verdicts are those of the last inspection; stops and losses recorded since then override them.
+The verdicts are those of the last inspection. Stops and losses that were recorded after this inspection override them.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def view_mirror(
 ) -> MirrorView:
     """Read the state of a mirror and its tables.
 
-    *findings* are the results of an inspection that just ended, by source table; None means those of the last recorded
-    one. *not_inspected* is why tables are missing in *findings*. *stop* is a stop of reading that the ledger has not
-    recorded yet. For the tables in *closely* (None: all) positions and totals are read, too, which takes longer the
-    longer the history is.
+    *findings* are the results of an inspection that just ended, by source table; with None, the last recorded results
+    are used. *not_inspected* is why tables are missing in *findings*. *stop* is a stop of reading the source that the
+    ledger has not recorded yet. For the tables in *closely* (None: all tables) positions and totals are read, too; the
+    longer the history of the tables is, the longer this takes.
     """
     reader = LedgerReader(ledger, mirror.name)
     state, tables = reader.mirror(), reader.tables()

@@ -1,4 +1,4 @@
-"""Formats verdicts, ages, amounts and sizes as text, the same on the page and on the command line."""
+"""Formats verdicts, ages, amounts and sizes as strings, alike on the page and on the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ SEVERITY: Sequence[Verdict | None] = (Verdict.STOP, None, Verdict.LOSSES, Verdic
 
 
 def shown(text: object, *, also: str = "") -> str:
-    """Text from outside made safe to print: unprintable characters, except those in *also*, become escapes."""
+    """Return text from outside in a form that is safe to print.
+
+    Unprintable characters, except the ones in *also*, become escapes.
+    """
     text = str(text)
     if text.isprintable():
         return text
@@ -28,22 +31,22 @@ def shown(text: object, *, also: str = "") -> str:
 
 
 def verdict_words(verdict: Verdict | None) -> str:
-    """A verdict in words; None means that the table was not inspected."""
+    """Return a verdict in words; None means that the table was not inspected."""
     return UNKNOWN if verdict is None else _VERDICTS[verdict]
 
 
 def verdict_name(verdict: Verdict | None) -> str:
-    """A verdict as used in URLs, CSS classes and metric labels."""
+    """Return a verdict as it is used in URLs, CSS classes and metric labels."""
     return "UNKNOWN" if verdict is None else verdict.value
 
 
 def verdict_counts(counts: Mapping[Verdict | None, int]) -> str:
-    """The counts as text, the worst verdict first: ``1 stopped, 3 mirrored``."""
+    """Return the counts of verdicts as a string, the worst verdict first: ``1 stopped, 3 mirrored``."""
     return ", ".join(f"{counts[one]} {verdict_words(one)}" for one in SEVERITY if counts.get(one)) or "none"
 
 
 def age(length: timedelta | None) -> str:
-    """A duration as text: ``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
+    """Return a duration as a string: ``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
     if length is None:
         return "never"
     seconds = max(0, int(length.total_seconds()))
@@ -56,7 +59,10 @@ def age(length: timedelta | None) -> str:
 
 
 def verified_words(verified: Verified, now: datetime) -> str:
-    """``verified 93 % of its rows within 7 days, last difference 2 d 4 h ago``."""
+    """Return how much of a table is proved, such as ``verified 93 % of its rows within 7 days``.
+
+    The time of the last difference is added, such as ``last difference 2 d 4 h ago``.
+    """
     differed = (
         "no difference" if verified.differed_at is None else f"last difference {age(now - verified.differed_at)} ago"
     )
@@ -65,23 +71,29 @@ def verified_words(verified: Verified, now: datetime) -> str:
 
 
 def rest(done: int, of: int, length: timedelta) -> timedelta | None:
-    """The estimated time until all of *of* parts are done, if *done* parts took *length*; None for none or all."""
+    """Estimate the time until all of *of* parts are done, if *done* parts took *length*.
+
+    The result is None if no part is done, or all are.
+    """
     return length / done * (of - done) if 0 < done < of else None
 
 
 def pace(done: int, of: int, seconds: float) -> str:
-    """The time left at the pace so far, as text: ``, about 12 min left``; empty if it is unknown."""
+    """Return the time left, if work goes on as fast as until now: ``, about 12 min left``; empty if unknown.
+
+    *done* of *of* parts took *seconds*.
+    """
     left = rest(done, of, timedelta(seconds=seconds))
     return "" if left is None else f", about {age(left)} left"
 
 
 def amount(count: int, one: str, many: str = "") -> str:
-    """A number with its noun: ``1 file``, ``1,234 files``."""
+    """Return a number with its noun: ``1 file``, ``1,234 files``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def alike(said: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Merge pairs of (name, text) with equal texts: yields (``dbo.a, dbo.b``, text)."""
+    """Merge pairs of (name, text) that have the same text: yields (``dbo.a, dbo.b``, text)."""
     about = dict[str, list[str]]()
     for name, text in said:
         about.setdefault(str(text), []).append(name)
@@ -89,13 +101,16 @@ def alike(said: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def waiting_pieces(count: int) -> str:
-    """A note that messages wait for others, such as pieces of a split event; until then rows are missing."""
+    """Return a note that *count* messages wait for others, such as the other pieces of a split event.
+
+    While the messages wait, rows are missing at the target.
+    """
     waiting = amount(count, "message waits", "messages wait")
     return f"{waiting} for other pieces, or for a description of a structure"
 
 
 def size(count: int) -> str:
-    """A number of bytes as text: ``812 B``, ``1.5 MB``."""
+    """Return a number of bytes as a string: ``812 B``, ``1.5 MB``."""
     value, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 1000:

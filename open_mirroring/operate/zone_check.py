@@ -1,4 +1,4 @@
-"""Checks that a mirror can publish to its landing zone, by trying it on the store and the target."""
+"""Checks that a mirror can publish to its landing zone, by trial operations on the store and a status request."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from open_mirroring.reconciliation.inspection import zone_address
 
 
 def check_landing_zone(mirror: Mirror) -> list[Problem]:
-    """Return the problems that would prevent publishing to a landing zone in OneLake; a local one is not tried.
+    """Return the problems that would prevent publishing to a landing zone in OneLake.
 
-    The target's status is asked for as well, unless the mirror file turns that off (``gate.status``). A request without
-    a clear answer is a problem, too.
+    A local landing zone is not tried. The target's status is requested as well, unless the mirror file turns status
+    requests off (``gate.status``). A status request without a clear answer is a problem, too.
     """
     try:
         address = zone_address(mirror)
@@ -40,7 +40,7 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
 
 
 def prove_conformance(store: OneLakeStore) -> None:
-    """Raise ``STORE_UNFIT`` if the store behaves otherwise than publishing needs, such as a rename that overwrites."""
+    """Raise ``STORE_UNFIT`` if the store does not do what publishing needs, for example a rename overwrites a file."""
     found = deviations(store)
     if found:
         what = "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found)

@@ -1,7 +1,7 @@
-"""The web page: what an operator sees in a browser, and the decisions that can be made there.
+"""The web page: what an operator sees in a browser, and the decisions that an operator can make there.
 
-One FastAPI app over the ledgers of all mirrors, mounted in Airflow or served by ``open-mirroring ui``. It has no logic
-of its own: verdicts and decisions come from the same functions as those of the command line.
+The page is one FastAPI app over the ledgers of all mirrors, mounted in Airflow or served by ``open-mirroring ui``. The
+app has no logic of its own: verdicts and decisions come from the functions that the command line uses.
 """
 
 from open_mirroring.page.app import Link, Surroundings, build_app

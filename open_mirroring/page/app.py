@@ -1,4 +1,4 @@
-"""Builds the web app: its URLs, who gets an answer, and the security headers of every answer."""
+"""Builds the web app: its URLs, which visitors get an answer, and the security headers of every answer."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the page is mounted: the mirrors, the access control, and how to find a mirror's ledger and landing zone.
+    """Where the page is mounted: the mirrors, the access control, and how a mirror's ledger and landing zone are found.
 
-    *links* returns links for a mirror; *home* is the link back to the surrounding site. What *ledger_url* and *zone*
-    return may hold secrets.
+    *links* returns links to show for a mirror. *home* is the link back to the surrounding site. The results of
+    *ledger_url* and *zone* may contain secrets.
     """
 
     shelf: MirrorShelf
@@ -78,10 +78,10 @@ class _Page:
         self._ledgers: dict[str, Engine] = {}
 
     def ledger(self, mirror: Mirror) -> Engine | None:
-        """The mirror's ledger, opened for reading only; None if nothing has run yet."""
+        """Return the mirror's ledger, opened for reading only; None if no run of the mirror has created it."""
         url = self.around.ledger_url(mirror)
         known = self._ledgers.get(url)
-        # To open a file of SQLite that was removed since would make an empty one.
+        # Opening an SQLite file that was removed would create an empty file.
         if known is not None and known.dialect.name == "sqlite" and not Path(known.url.database or "").is_file():
             del self._ledgers[url]
         if url not in self._ledgers:
@@ -125,7 +125,10 @@ class _Page:
         return self._answer(request, "table.html", found, mirror)
 
     def letter(self, request: Request) -> Response:
-        """The content of one dead letter. Only visitors who may decide see it, because it may hold any data."""
+        """The content of one dead letter.
+
+        Only visitors who may decide about the mirror see the content, because a message may contain any data.
+        """
         mirror = self._mirror(request)
         if not _visitor(request).decides(mirror.name):
             raise AccessDenied(403, "only who may decide about a mirror may see what its messages hold")
@@ -155,7 +158,7 @@ class _Page:
         return Response(exposition(found, datetime.now(UTC)), media_type=CONTENT_TYPE)
 
     def decide(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Carry out a decision, and show what came of it."""
+        """Carry out a visitor's decision, and show its result."""
         mirror, visitor = self._mirror(request), _visitor(request)
         if not visitor.decides(mirror.name):
             raise AccessDenied(403, f"you may look at {mirror.name}, and not decide about it")
@@ -169,7 +172,7 @@ class _Page:
         said, failed = list[str](), list[str]()
         try:
             for number, source in enumerate(sources := request.state.sources or [""]):
-                # A request counts once, and each table has its own.
+                # A request id has an effect once, so each table gets an id of its own.
                 one = {**form, "source": source, "request": f"{form.get('request', '')}:{number}"}
                 try:
                     found = decide_and_look(mirror, ledger, self.around.zone(mirror), action, one, Reason(who, why))
@@ -192,13 +195,13 @@ class _Page:
     def _mirror(self, request: Request) -> Mirror:
         name = request.path_params["mirror"]
         mirror = self.around.shelf.look()[0].get(name)
-        # Who may not look does not learn whether it is there.
+        # A visitor who may not see a mirror does not learn whether the mirror exists.
         if mirror is None or not _visitor(request).looks(name):
             raise AccessDenied(404, f"no mirror {name!r}")
         return mirror
 
     def refused(self, request: Request, error: Exception) -> Response:
-        """An error page with the reason."""
+        """An error page with the reason why a request was refused."""
         denied = error if isinstance(error, AccessDenied) else AccessDenied(503, _said(error))
         document = {"title": "Not shown", "what": denied.what, "login": denied.login, "asks_token": denied.asks_token}
         return self._answer(request, "refused.html", document, status=denied.status)
@@ -235,7 +238,10 @@ class _Page:
 
 
 def fabric_item(mirror: Mirror) -> str:
-    """The URL of the mirrored database in Fabric; empty unless the mirror file names it by GUIDs, as the URL does."""
+    """Return the URL of the mirrored database in Fabric.
+
+    The URL contains GUIDs, so it is empty if the mirror file gives workspace or database by name.
+    """
     workspace, item = mirror.landing_zone.workspace or "", mirror.landing_zone.item or ""
     if not (is_guid(workspace) and is_guid(item)):
         return ""
@@ -319,7 +325,7 @@ def _visitor(request: Request) -> Visitor:
 
 
 def _said(error: Exception) -> str:
-    # What a database says holds the statement, and may hold its address.
+    # A database's error text contains the SQL statement, and may contain the address of the database.
     if isinstance(error, DatabaseError):
         return str(ledger_error(error) or f"the ledger failed: {type(error.orig).__name__}")
     return str(error)

@@ -1,4 +1,4 @@
-"""Lists what needs attention: each problem with its cause, what it means for the data, and how to fix it."""
+"""Lists what needs attention in a mirror: each problem with its cause, what it means for the data, and the fix."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _CONSEQUENCE = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of some tables, or of the mirror itself (*tables* is empty).
+    """One problem of some tables, or of the mirror itself (then *tables* is empty).
 
-    *found* pairs each text with the tables that it is about. *waiting* is the number of logged changes that are not
-    published because of it; *since* is when the oldest of these stops was recorded.
+    *found* pairs each description of the problem with the tables described. *waiting* is the number of logged changes
+    that are not published because of the problem. *since* is when the oldest stop of the tables was recorded.
     """
 
     verdict: Verdict | None
@@ -54,7 +54,7 @@ class Problem:
 
     @property
     def consequence(self) -> str:
-        """What it means for the data at the target."""
+        """What the problem means for the data at the target."""
         if self.verdict is Verdict.STOP and not self.tables:
             return "Nothing new is read from the source."
         if self.verdict is Verdict.LOSSES and not self.tables:
@@ -65,7 +65,7 @@ class Problem:
 
 
 def problems(mirror: Mirror, ledger: Engine, found: MirrorView, tables: Iterable[TableView]) -> list[Problem]:
-    """The problems of a mirror and of *tables*, equal ones merged, the most serious first."""
+    """Return the problems of a mirror and of *tables*, the most serious first; equal problems are merged."""
     stop, single = found.stop, list[Problem]()
     if stop is not None:
         single.append(_problem(Verdict.STOP, stop.code, stop.what, "", fixes.OF_READING))
@@ -92,7 +92,7 @@ def _joined(alike: Sequence[Problem]) -> Problem:
 
 def _problem(verdict: Verdict | None, code: str, what: str, source: str, fixing: Fixes) -> Problem:
     of = (source,) if source else ()
-    # A source from elsewhere may have codes of its own.
+    # A source from another package may have codes of its own.
     cause = CODES[code].means if code in CODES else ""
     return Problem(verdict, code, cause, next_step_of(code), of, ((what, of),), *fixing)
 

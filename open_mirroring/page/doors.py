@@ -1,4 +1,7 @@
-"""Access control: who may see mirrors, and who may decide. An app cannot be built without a door."""
+"""Access control of the page: which visitors may see mirrors and which may decide.
+
+An app cannot be built without a door.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ _HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True)
 class Visitor:
-    """A person who was let in; *name* is empty if it is unknown, then forms ask for it.
+    """A person who was let in. *name* is empty if it is unknown; forms then ask for the name.
 
-    Given a mirror's name, *looks* returns whether they may see it, *decides* whether they may decide about it and read
-    its messages.
+    *looks* and *decides* are given a mirror's name. *looks* returns whether the visitor may see the mirror, *decides*
+    whether the visitor may decide about the mirror and read its messages.
     """
 
     name: str = ""
@@ -28,9 +31,9 @@ class Visitor:
 
 
 class AccessDenied(Exception):
-    """The request is refused: HTTP status, text, and the address of a login.
+    """The error for a refused request: HTTP status, text, and the address of a login.
 
-    A mirror that the visitor may not see is answered like a missing one (404).
+    A request for a mirror that the visitor may not see is answered as if the mirror did not exist (404).
     """
 
     def __init__(self, status: int, what: str, *, login: str = "", asks_token: bool = False) -> None:
@@ -39,20 +42,23 @@ class AccessDenied(Exception):
 
 
 class Door(Protocol):
-    """Checks who a visitor is, and lets them in or refuses them."""
+    """Checks who a visitor is, and lets the visitor in or refuses the request."""
 
     async def admit(self, request: Request) -> Visitor:
-        """Return the visitor; raises AccessDenied."""
+        """Return the visitor who sent a request. Raises AccessDenied if the visitor is refused."""
 
     def cookies(self, request: Request) -> Mapping[str, str]:
-        """Cookies to set in the answer, so that the visitor is known at the next request."""
+        """Return cookies to set in the answer, by which the visitor is recognized at the next request."""
 
 
 class LoopbackDoor:
     """Lets in everyone on this machine; the server must listen on a loopback address only."""
 
     async def admit(self, request: Request) -> Visitor:
-        """Refuse other host names: another site's name could be made to point to 127.0.0.1 (DNS rebinding)."""
+        """Let in every visitor whose request names this machine as host; refuse any other host name.
+
+        The name of another site could be made to point to 127.0.0.1 (DNS rebinding).
+        """
         if (request.url.hostname or "") not in _HOSTS:
             raise AccessDenied(421, "this page answers to localhost and 127.0.0.1 only")
         return Visitor()
@@ -68,7 +74,10 @@ class TokenDoor:
     token: str = field(repr=False)
 
     async def admit(self, request: Request) -> Visitor:
-        """Compare the token in constant time, so that response times do not reveal it."""
+        """Let in a visitor with the token.
+
+        The token is compared in constant time, so response times do not reveal it.
+        """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         offered = bearer.strip() if scheme.lower() == "bearer" else request.cookies.get(TOKEN_COOKIE, "")
         if not (self._fits(offered) or self._fits(request.query_params.get("token", ""))):
@@ -76,7 +85,7 @@ class TokenDoor:
         return Visitor()
 
     def cookies(self, request: Request) -> Mapping[str, str]:
-        """The token as a cookie, if it came in the URL."""
+        """Return the token as a cookie if the request had the token in its URL."""
         return {TOKEN_COOKIE: self.token} if self._fits(request.query_params.get("token", "")) else {}
 
     def _fits(self, offered: str) -> bool:
@@ -84,7 +93,7 @@ class TokenDoor:
 
 
 def cookie(request: Request, name: str, value: str) -> str:
-    """A ``Set-Cookie`` header value that scripts cannot read and other sites cannot send."""
+    """Return a ``Set-Cookie`` header value for a cookie that scripts cannot read and other sites cannot send."""
     answer, path = Response(), request.scope.get("root_path", "") or "/"
     is_secure = request.url.scheme == "https"
     answer.set_cookie(name, value, path=path, secure=is_secure, httponly=True, samesite="strict")

@@ -1,4 +1,4 @@
-"""Writes the metrics of all mirrors in Prometheus' text format, read from the ledgers alone."""
+"""Writes the metrics of all mirrors in Prometheus' text format. The metrics are read from the ledgers alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metric(NamedTuple):
-    """A metric: its name, its help text, and its labels in addition to *mirror*."""
+    """A metric: its name, its help text, and its labels in addition to the label *mirror*."""
 
     name: str
     says: str
@@ -60,7 +60,7 @@ _Samples = dict[Metric, list[tuple[Mapping[str, str], float]]]
 
 
 def exposition(mirrors: Iterable[tuple[Mirror, Engine | None]], now: datetime) -> str:
-    """All metrics as text; a mirror without a readable ledger has only ``up`` with the value 0."""
+    """Return all metrics as text. A mirror without a readable ledger has only the metric ``up``, with the value 0."""
     samples: _Samples = {metric: [] for metric in METRICS}
     for mirror, ledger in mirrors:
         samples[UP].append(({"mirror": mirror.name}, float(ledger is not None)))

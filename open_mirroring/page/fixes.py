@@ -1,4 +1,4 @@
-"""Finds the fixes for a problem: buttons of the page, and commands to copy."""
+"""Finds the fixes for a problem: buttons of the page, and commands for an operator to copy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from open_mirroring.protocols.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Choice:
-    """A selection field that a decision needs, such as which column was dropped; *is_many* allows several values."""
+    """A selection field of a decision, such as which column was dropped; *is_many* allows several values."""
 
     name: str
     label: str
@@ -39,7 +39,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Button:
-    """A decision that the page offers; *action* is the operation, *subject* the stream or code that it is about."""
+    """A decision that the page offers.
+
+    *action* is the operation; *subject* is the stream or code that is decided about.
+    """
 
     action: str
     label: str
@@ -50,7 +53,7 @@ class Button:
 
 @dataclass(frozen=True)
 class Command:
-    """A command to copy, for what a button cannot do because it runs long, needs Spark, or deletes something."""
+    """A command to copy, for a fix that no button can do: it runs long, needs Spark, or deletes something."""
 
     text: str
     effect: str
@@ -61,7 +64,10 @@ Fixes = tuple[tuple[Button, ...], tuple[Command, ...]]
 
 
 def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> Fixes:
-    """The fixes for a table that is stopped or on hold; an operator may choose among *unknown_epochs* and *columns*."""
+    """Return the fixes for a table that is stopped or on hold.
+
+    *unknown_epochs* (streams of unknown order) and *columns* are the values among which an operator may choose.
+    """
     code, is_stopped, commands = table.code, table.verdict is Verdict.STOP, list[Command]()
     buttons: list[Button] = []
     if is_stopped and table.since is not None:
@@ -112,7 +118,7 @@ def _of_stop(mirror: Mirror, table: TableView, epochs: tuple[str, ...], columns:
 
 
 def of_loss(mirror: Mirror, code: str, source: str = "") -> Fixes:
-    """The fixes for a loss of a table, or of the mirror if *source* is empty."""
+    """Return the fixes for a loss of the table *source*; with an empty *source*, for a loss of the mirror."""
     if code == table_losses.OFFSETS_MISSING:
         effect = "accept the missing messages as lost; deliver them instead where you can"
         return (), (Command(operations.ACCEPT_LETTERS.command(mirror.file, code=code), effect),)
@@ -124,14 +130,17 @@ def of_loss(mirror: Mirror, code: str, source: str = "") -> Fixes:
 
 
 def of_letters(mirror: Mirror, code: str, source: str = "") -> Fixes:
-    """The fixes for open dead letters with one code; without *source*, those that name no table."""
+    """Return the fixes for open dead letters with one code; with an empty *source*, of those that name no table."""
     effect = "the changes in these dead letters are lost for ever; they no longer count as a loss"
     accept = _button(operations.ACCEPT_LETTERS, f"Accept all of {code} as lost", effect, subject=code)
     return (accept,), (_command(mirror, operations.REPLAY, code=code, table=source),)
 
 
 def of_difference(mirror: Mirror, source: str, proof: str) -> Fixes:
-    """The fixes for a table that the *proof* of this id found to differ; of a history no row can be corrected."""
+    """Return the fixes for a table that the proof with the id *proof* found to differ from its source.
+
+    The rows of a history table cannot be corrected.
+    """
     if is_history(source):
         return (), (_command(mirror, operations.RELOAD, table=source),)
     found = Command(operations.CORRECT.command(mirror.file, proof=proof), operations.CORRECT.about)

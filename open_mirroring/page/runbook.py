@@ -33,7 +33,7 @@ def _sections() -> dict[str, tuple[str, str]]:
 
 
 def section(code: str) -> tuple[str, Markup] | None:
-    """Heading and HTML of the runbook's section about a code; None if there is none."""
+    """Return heading and HTML of the runbook's section about a code; None if the runbook has no such section."""
     found = _sections().get(code)
     return None if found is None else (found[0], as_html(found[1]))
 
@@ -56,7 +56,7 @@ def as_html(text: str) -> Markup:
 
 
 def as_text(text: str) -> Markup:
-    """Convert one line of Markdown to safe HTML: code, strong text and https links; all else is escaped."""
+    """Convert one line of Markdown to safe HTML: code, strong text and https links. Anything else is escaped."""
     out, at, text = Markup(""), 0, shown(text, also="\n\t")
     for match in _INLINE.finditer(text):
         out += escape(text[at : match.start()])

@@ -1,4 +1,7 @@
-"""Loads the mirror files that the page shows; a file is read again only if it changed, as a large one takes seconds."""
+"""Loads the mirror files that the page shows.
+
+A file is read again only if it changed, as a large file takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from open_mirroring.reconciliation.owning import standing
 
 
 class MirrorShelf:
-    """The mirror files in *places*, each a file or a folder of files. A wrong file does not hide the others."""
+    """The mirror files in *places*; each place is a file or a folder of files.
+
+    A mirror file with mistakes does not hide the other mirrors.
+    """
 
     def __init__(self, places: Sequence[Path]) -> None:
         self._places = tuple(places)
@@ -20,7 +26,7 @@ class MirrorShelf:
         self._lock = threading.Lock()
 
     def look(self) -> tuple[dict[str, Mirror], list[Problem]]:
-        """Return the mirrors by name as their files are now, and the problems of files that cannot be used."""
+        """Return the mirrors by name, as their files are now, and the problems of files that cannot be used."""
         mirrors: dict[str, Mirror] = {}
         problems: list[Problem] = []
         with self._lock:

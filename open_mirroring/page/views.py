@@ -59,7 +59,10 @@ SHOWN_BYTES = 2_000
 
 
 def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
-    """The first bytes of a rejected message as text; None if the change log does not have it or cannot be read here."""
+    """Return the first bytes of a dead letter's message as a string.
+
+    The result is None if the change log does not contain the message, or cannot be read from this machine.
+    """
     c = t.log_batch.c
     query = sa.select(c.manifest).where(c.mirror == mirror.name, c.number == at.batch)
     text = t.first(ledger, query)
@@ -81,7 +84,7 @@ def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
 
 
 def escaped(raw: bytes) -> str:
-    """The first 2,000 bytes as printable text."""
+    """Return the first 2,000 bytes as a string of printable characters."""
     text = raw[:SHOWN_BYTES].decode("utf-8", errors="backslashreplace")
     said = words.shown(text, also="\n\t")
     more = len(raw) - SHOWN_BYTES
@@ -105,7 +108,7 @@ class TableQuery:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> TableQuery:
-        """Parse the query of a URL; invalid values are replaced by defaults."""
+        """Parse the query of a URL. Invalid values are replaced by defaults."""
         order, page = query.get("order", ""), query.get("page", "1")
         name = order.removeprefix("-")
         known = name if name in ORDERS else "verdict"
@@ -115,7 +118,7 @@ class TableQuery:
         )
 
     def address(self, **changed: object) -> str:
-        """The query string for the same tables, with some values changed."""
+        """Return the URL query that selects the same tables, except for the values in *changed*."""
         values = {
             "search": self.search,
             "verdict": self.verdict,
@@ -135,7 +138,10 @@ ORDERS: Mapping[str, Callable[[TableView], Any]] = {
 
 
 def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any]:
-    """A mirror's entry in the list of all; if nothing has run yet, only its places."""
+    """Return a mirror's entry in the list of all mirrors.
+
+    Without a ledger (no run yet), the entry has only its places.
+    """
     if ledger is None:
         return {"name": mirror.name, "failed": "", "mirror": None, "places": places(mirror)}
     found = view_mirror(mirror, ledger, now)
@@ -144,7 +150,7 @@ def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any
 
 
 def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> dict[str, Any]:
-    """The page of one mirror, with the tables that *asked* selects."""
+    """The content of the page of one mirror, with the tables that *asked* selects."""
     found = view_mirror(mirror, ledger, now)
     wanted = [
         table
@@ -179,7 +185,7 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> 
 
 
 def not_started(mirror: Mirror, now: datetime) -> dict[str, Any]:
-    """The page of a mirror that has no ledger yet."""
+    """The content of the page of a mirror that has no ledger yet."""
     return {
         "title": mirror.name,
         "taken_at": now,
@@ -189,7 +195,7 @@ def not_started(mirror: Mirror, now: datetime) -> dict[str, Any]:
 
 
 def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[str, Any] | None:
-    """The page of one table; None if the ledger has no such table."""
+    """The content of the page of one table; None if the ledger has no such table."""
     found = view_mirror(mirror, ledger, now, closely=[source])
     table = next((table for table in found.tables if table.source == source), None)
     if table is None:
@@ -241,7 +247,10 @@ def _rows(table: Table) -> Iterator[str]:
 
 
 def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str, Any] | None:
-    """The page of one open dead letter with the bytes of its message; None if there is none at that place."""
+    """The content of the page of one open dead letter, with the bytes of its message.
+
+    The result is None if the change log has no open dead letter at the place in *query*.
+    """
     batch, place = query.get("batch", ""), query.get("place", "")
     if not (batch.isdecimal() and place.isdecimal()):
         return None
@@ -258,7 +267,7 @@ def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str
 
 
 def runbook(code: str) -> dict[str, Any] | None:
-    """The page with the runbook's section about a code; None if there is none."""
+    """The content of the page with the runbook's section about a code; None if the runbook has no such section."""
     found = section(code)
     return None if found is None else {"title": found[0], "code": code, "text": found[1]}
 
@@ -295,7 +304,7 @@ _STEADY = 0.1
 class Chart(NamedTuple):
     """One chart: *values* per hour, the oldest first, drawn as a line or as bars (*kind* is its CSS class).
 
-    *top* is the value at the upper edge. *good* is the trend that is good, or empty.
+    *top* is the value at the upper edge. *good* is the trend that is good for this value; it is empty if no trend is.
     """
 
     title: str
@@ -308,9 +317,10 @@ class Chart(NamedTuple):
 
     @property
     def trend(self) -> str:
-        """The trend (rising, falling, steady): the mean of the newest quarter compared with the quarter before.
+        """The trend of the values: rising, falling or steady.
 
-        A value for which 0 is best, and which is 0 now, does not rise, whatever it was in the last hours.
+        The mean of the newest quarter of the values is compared with the mean of the quarter before. If a falling
+        trend is good and the newest value is 0, the trend is steady, whatever the earlier values were.
         """
         quarter = max(1, len(self.values) // 4)
         change = sum(self.values[-quarter:]) - sum(self.values[-2 * quarter : -quarter])
@@ -334,7 +344,7 @@ def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequ
 
 
 def _share(share: float) -> str:
-    # Never rounded up: what is not all is not shown as all.
+    # Never rounded up: 100 % is shown only for a share of exactly 1.
     return f"{int(share * 1000) / 10:g} %"
 
 
@@ -367,7 +377,7 @@ def _fate(number: int, table: TableView) -> str:
         return "not known"
     if number <= table.applied:
         return "applied"
-    # The service leaves the newest file where it is, so whether it was applied does not show (F-35).
+    # Fabric leaves the newest file in its folder, so nothing shows whether this file was applied (F-35).
     return "waits at the target" if table.backlog.files else "not known: the newest file stays there"
 
 
@@ -378,13 +388,13 @@ def wants_json(request: Request) -> bool:
 
 
 def json_response(document: Mapping[str, Any], status: int) -> Response:
-    """Send the page's content as JSON."""
+    """Send the content of a page as JSON."""
     text = json.dumps(plain(document), ensure_ascii=False, indent=1)
     return Response(text, status, media_type="application/json")
 
 
 def html(template: str, context: Mapping[str, Any]) -> str:
-    """Render the page's content with a template."""
+    """Render the content of a page with a template."""
     return _TEMPLATES.get_template(template).render(context)
 
 
@@ -421,10 +431,10 @@ _TEMPLATES.globals |= {
     "charts": _charts,
 }
 _FILTERS: dict[str, Callable[..., Any]] = {
-    # A value that comes back in a form, or is copied: escaped, and otherwise as it is.
+    # For a value that a form sends back or a visitor copies: escaped, but not shortened or changed.
     "exact": lambda value: escape(str(value)),
     "moment": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC",
-    # A line breaks behind a dot or an underscore of a name, before it breaks it elsewhere.
+    # Let a long name break after a dot or an underscore, or before a capital, rather than elsewhere.
     "name": lambda name: Markup(re.sub("(?<=[._])|(?<=[a-z])(?=[A-Z])", "<wbr>", str(escape(words.shown(name))))),
     "query": urlencode,
     "said": as_text,

@@ -1,1 +1,1 @@
-"""Compares the target with the ledger: gathers facts, gives each table a verdict, and derives the gate from it."""
+"""Compares the target with the ledger: gathers facts, gives each table a verdict, and decides whether to publish."""

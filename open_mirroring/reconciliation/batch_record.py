@@ -1,4 +1,4 @@
-"""The record of a batch, a JSON file next to the change log from which a lost ledger can be re-created."""
+"""The record of a batch: a JSON file next to the change log, from which a lost ledger can be re-created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RECORDS = "_batches"
 
 
 class BatchRecord(NamedTuple):
-    """A batch as the ledger had it: its number, source ranges and manifest as JSON, and when it was written."""
+    """A batch as the ledger recorded it: its number, source ranges and manifest as JSON, and when it was written."""
 
     number: int
     at: datetime
@@ -19,5 +19,5 @@ class BatchRecord(NamedTuple):
 
 
 def record_name(number: int) -> str:
-    """The path of a batch's record, relative to the change log."""
+    """Return the path of a batch's record, relative to the change log."""
     return f"{RECORDS}/{number // 10_000:08d}/{number:012d}.json"

@@ -1,7 +1,7 @@
-"""The deep check of one table: do its published files hold what the ledger sealed, and do the counts add up?
+"""The deep check of one table: do its published files contain what the ledger sealed, and do the counts match?
 
 A published file never changes (I8, F-37), its footer matches the ledger (I9), and each logged change has exactly one
-outcome (I1). Pure functions; a job reads the files.
+outcome (I1). The functions here are pure; a job reads the files.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _ORDER = (v.CONTENT_CHANGED, v.FILE_UNFIT, v.COUNTS_DIFFER, v.LOG_DAMAGED)
 
 
 class FileContent(NamedTuple):
-    """What the check found in one numbered file at *place*.
+    """What the deep check found in one numbered file at *place*.
 
-    *rows* and *digest* are None if the file is *unreadable* (the reason). *columns* does not count ``__rowMarker__``.
-    *unfit* is why it does not fit its table; *unread* is why reading failed this time only. *moved*: it was listed,
-    then found nowhere.
+    *rows* and *digest* are None if the file is unreadable; *unreadable* is the reason. *columns* does not count
+    ``__rowMarker__``. *unfit* is why the file does not fit its table. *unread* is why reading failed in this run only.
+    *moved* means that the file was listed, but was then found in no folder.
     """
 
     number: int
@@ -54,7 +54,10 @@ class FileContent(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRecord:
-    """What the ledger has of one table's current generation; *contents* may include batches not published yet."""
+    """What the ledger recorded about one table since its last reset.
+
+    *contents* are batches with rows of the table, and may include batches that are not published yet.
+    """
 
     mirror: str
     state: TableState
@@ -64,7 +67,11 @@ class TableRecord:
 
     @property
     def first_batch(self) -> int:
-        """The batch after which changes are published: after a load that of the hand-over, else 0."""
+        """The batch after which changes are published.
+
+        After an initial load it is the batch at which the load handed over to the stream; without an initial load it
+        is 0.
+        """
         start = self.state.start
         return start.load_plan.hand_over_batch if start.load_plan and start.load_state == "loaded" else 0
 
@@ -77,11 +84,11 @@ class Problems:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, code: str, text: str) -> None:
-        """Add a problem; its text has to say where it is."""
+        """Add a problem; *text* must name the place of the problem."""
         self._texts.setdefault(code, []).append(text)
 
     def findings(self) -> Iterator[DeepFinding]:
-        """Yield one finding for each code, the most important first."""
+        """Yield one finding for each code, the most important code first."""
         rank = {code: place for place, code in enumerate(_ORDER)}
         for code in sorted(self._texts, key=lambda code: (rank.get(code, len(rank)), code)):
             texts = self._texts[code]
@@ -91,11 +98,12 @@ class Problems:
 
 
 def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepFinding]:
-    """Compare a table's files with the ledger, and its publications with each other and with the log's batches.
+    """Compare a table's files with the ledger, and its publications with each other and with the change log's batches.
 
-    *files* are all copies that still exist. A missing file is not reported here: the service may have removed it (F-36,
-    I22). Numbers above the confirmed one are left to the publisher. Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER;
-    UNREACHABLE and CHANGED_MEANWHILE stop nothing.
+    *files* are all copies of the table's files that still exist. A missing file is not reported here, because Fabric
+    may have removed it (F-36, I22). Files with a number above the last confirmed one are not checked here: the publish
+    job checks them. The findings have the codes CONTENT_CHANGED, FILE_UNFIT and COUNTS_DIFFER, or UNREACHABLE and
+    CHANGED_MEANWHILE, which stop no table.
     """
     problems = Problems(record.state.source)
     _check_publications(record, problems)
@@ -132,7 +140,7 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
         if found.unfit:
             problems.add(v.FILE_UNFIT, f"{where}: {found.unfit}")
         elif found.columns < widest[0]:
-            # A sticky schema only grows (F-83): a file that lacks a column of an earlier one is no prefix's successor.
+            # A table's schema only grows (F-83), so no file may lack a column that an earlier file has.
             text = f"{found.columns} columns, while number {widest[1]} before it has {widest[0]}"
             problems.add(v.FILE_UNFIT, f"{where}: {text}")
         widest = max(widest, (found.columns, found.number))
@@ -167,7 +175,7 @@ def _footer_mismatches(
         last_position=sealed.last_position,
         rows=sealed.rows,
         digest=sealed.digest,
-        # What the table was like then; no ledger keeps that.
+        # The table's state at that time is only in the footer; no ledger keeps it.
         standing=found.footer.standing,
     )
     for name in Footer.__dataclass_fields__:

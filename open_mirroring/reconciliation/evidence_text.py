@@ -1,4 +1,4 @@
-"""Formats evidence for messages: numbers as ranges, text from outside escaped and shortened."""
+"""Formats evidence for messages: numbers as ranges, and text from outside, which is escaped and shortened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ _SHOWN_RANGES, _SHOWN_CHARACTERS = 10, 80
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as text, ``1-3, 7``; after ten ranges only how many more there are."""
+    """Return numbers as a string, ``1-3, 7``.
+
+    After ten ranges the string only shows how many more numbers there are.
+    """
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -21,5 +24,5 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def shown(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
-    """Text from outside, escaped and shortened so that it is safe to show; not for paths or queries."""
+    """Return text from outside, escaped and shortened so that it is safe to show; not for use as a path or query."""
     return repr(text if len(text) <= characters else f"{text[:characters]}…")

@@ -1,8 +1,8 @@
-"""Decides from a listing of a table's folders which file numbers the target has applied, and what happened to others.
+"""Decides from a listing of a table's folders which files the target has applied, and what became of absent files.
 
-The service applies files in order, moves each to ``_ProcessedFiles``, but leaves the last one (F-34, F-35), and removes
-processed files after some days (F-36). So a missing number was removed by the service, taken away by someone, or never
-arrived (I22).
+Fabric applies files in order, and moves each applied file but the last one to ``_ProcessedFiles`` (F-34, F-35). After
+some days Fabric removes processed files (F-36). So a number that is not listed was removed by Fabric, was removed by
+someone else, or never arrived (I22).
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from open_mirroring.ledger.reading import PublishedFile
 
 @dataclass(frozen=True)
 class FileSequence:
-    """The file numbers of one table, sorted by where they were found.
+    """The file numbers of one table, sorted by where each file was found.
 
     *final* are in the table's folder, *moved* in a folder of processed files. *applied* is the highest number that the
-    target has applied, *applied_by* how that is known. Confirmed numbers found nowhere are: *purged*, processed long
-    ago; *gaps*, for which the target waits, as a lower one is still there; *missing*, too young to be removed, or above
-    all that is there; or *last_missing*.
+    target has applied, *applied_by* how that is known. A confirmed number that is in no folder belongs to one of four
+    groups. *purged*: Fabric removed the file after processing it long ago. *gaps*: the target waits for the file,
+    which Fabric did not remove, because a file with a lower number is still in a folder. *missing*: the file is too
+    young to be removed, or its number is higher than all numbers found. *last_missing*: the highest confirmed number
+    is missing.
     """
 
     final: frozenset[int]
@@ -40,7 +42,7 @@ class FileSequence:
 
     @property
     def highest(self) -> int:
-        """The highest number found, confirmed or not; 0 for none."""
+        """The highest file number found, confirmed or not; 0 if no file was found."""
         return max(self.final | self.moved, default=0)
 
 
@@ -52,10 +54,10 @@ def file_sequence(
     settled: int,
     purged_before: datetime,
 ) -> FileSequence:
-    """Sort the numbers 1 to *confirmed* by where *items*, a listing of the folders, shows them.
+    """Sort the file numbers 1 to *confirmed* by where *items*, a listing of the folders, shows the files.
 
-    Numbers up to *settled* need no entry in *published* and may be absent. The service may have removed files that were
-    confirmed before *purged_before*.
+    Numbers up to *settled* need no entry in *published*, and their files may be absent. Fabric may have removed files
+    that were confirmed before *purged_before*.
     """
     stages = [(item.number, item.stage) for item in items if item.number is not None]
     final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
@@ -95,12 +97,12 @@ def file_sequence(
 def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, old: bool) -> str:
     lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
     if number > max(final | moved, default=0):
-        # Nothing above it says that it ever was here: no age explains that.
+        # No file with a higher number was found, so nothing shows that this file ever arrived, whatever its age.
         return "missing"
     if number < highest_moved:
-        # Moved before a higher one that is still to be seen.
+        # A file with a higher number was moved and is still there, so this file was moved before.
         return "purged" if old else "missing"
     if highest_moved or (lowest_final is not None and number > lowest_final):
-        # A lower one is still to be seen, so this one was not purged: the service goes in order.
+        # A file with a lower number is still there. Fabric goes in order, so it did not remove this file.
         return "gap"
     return "purged" if old else "missing"

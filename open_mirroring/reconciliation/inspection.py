@@ -1,6 +1,7 @@
 """Inspects a mirror without Spark: compares ledger, landing zone and target, and gives each table a verdict.
 
-The gate, the publish job, the reconcile task and the command line all use it, so they see the same.
+The gate, the publish job, the reconcile task and the command line all use this inspection, so they see the same
+verdict.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ def declare_tables(
     *,
     keep: bool = True,
 ) -> dict[str, str]:
-    """Register the mirror's tables in the ledger, those that joined by a pattern included (G-70).
+    """Register the mirror's tables in the ledger, including tables that joined by a pattern (G-70).
 
-    Returns their ids by source name. With *keep* False the transaction is rolled back. Raises ``MIRROR_CLASH`` if the
-    file names another landing zone than the ledger (G-175), ``ARGUMENT_INVALID`` if a name in *only* is unknown, and
-    the errors of :func:`declare`.
+    Returns the tables' ids by source name. With *keep* False the transaction is rolled back. Raises ``MIRROR_CLASH``
+    if the mirror file names another landing zone than the ledger (G-175), ``ARGUMENT_INVALID`` if a name in *only* is
+    unknown, and the errors of :func:`declare`.
     """
     refuse_other_zone(mirror, ledger, zone)
     declare_joined(mirror, ledger)
@@ -65,7 +66,7 @@ def declare_tables(
 
 
 def declaration(table: Table) -> TableDeclaration:
-    """The settings of a table that must not change later without a check, as the ledger keeps them."""
+    """Return the settings of a table that must not change later without a check, in the form of the ledger."""
     text = None if table.text_format is None else table.text_format.to_json()
     chosen = table.chosen
     types = tuple((name, landing) for name in table.key if (landing := chosen.type_of(name)) is not None)
@@ -86,14 +87,14 @@ def inspect_mirror(
     everything: bool = True,
     besides: Collection[str] = (),
 ) -> dict[str, Finding]:
-    """Inspect every table of a mirror *besides* some; return and record the findings by source name, with evidence.
+    """Inspect every table of a mirror except those in *besides*. Return the findings by source name, and record them.
 
-    It lists the landing zone once and asks the target at most once (R-04), so it is cheap for many tables. A table
-    costs a call of its own only if its marker or metadata changed since the last look. *losses* are read here unless
-    given. Without *everything*, files that an earlier inspection saw applied are not looked at again: so the cost of a
-    run does not grow with the days for which the service keeps them. Raises ``MIRROR_CLASH`` if another mirror
-    publishes to this zone (G-175), ``CHANGED_MEANWHILE`` if other runs kept changing a table, and the errors of ledger,
-    store and mirror file.
+    The inspection lists the landing zone once and asks Fabric for the status at most once (R-04), so it is cheap for
+    many tables. A table needs a call of its own only if its marker file or metadata file changed since the last
+    inspection. *losses* are read from the ledger unless given. Without *everything*, files that an earlier inspection
+    saw applied are not looked at again, so that the cost of a run does not grow with the days for which Fabric keeps
+    files. Raises ``MIRROR_CLASH`` if another mirror publishes to this landing zone (G-175), ``CHANGED_MEANWHILE`` if
+    other runs kept changing a table, and the errors of ledger, store and mirror file.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
@@ -107,7 +108,7 @@ def inspect_mirror(
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
-        # The row moved meanwhile: ledger and listing may be of different moments, so they are read again.
+        # If a table's ledger row changed, ledger and listing may be of different moments, so both are read again.
         moved = {source for source in looked if now[source].row != waiting[source].row}
         findings |= {source: finding for source, finding in looked.items() if source not in moved}
         waiting = {source: now[source] for source in moved}
@@ -141,17 +142,17 @@ class _Looking:
         gate = mirror.gate
         self._target = open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else None
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
-        # Read before the target is asked: what is remembered was counted before what it says now.
+        # Read before the target is asked, so that remembered counts are older than the target's present counts.
         self._remembered = remembered(ledger, mirror.name)
         self._losses, self._everything = losses, everything
         self.owners: set[str] = set()
         """Other mirrors that the markers and newest files of the folders name."""
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
-        """The findings by source name. Where the first look finds a stop, a second look decides."""
+        """The findings by source name. If the first look at a table finds a stop, a second look decides."""
         findings = self._once(tables)
-        # One listing is no snapshot: a file may move while it is walked. A stop counts when a second look agrees, which
-        # asks for what the listing lacks: two listings may be stale alike (I22).
+        # One listing is no snapshot: a file may move while folders are listed. A stop counts only if a second look
+        # agrees. The second look requests absent files one by one, because two listings may be equally stale (I22).
         doubted = {
             source: tables[source]
             for source, finding in findings.items()
@@ -201,7 +202,7 @@ class _Looking:
                 remarks=self._losses.notes.get(source, ()),
             )
             found = reconcile(facts)
-            # Nothing of a table in a reset is remembered: the target may still count the one before.
+            # During a reset no count is remembered: the target may still count rows from before the reset.
             counted = 0 if state.reset or facts.target is None else facts.target.counted_rows or 0
             most = max(facts.counted_before, counted)
             kept = Remembered(facts.folder.metadata_etag, state.row.generation, most)
@@ -315,10 +316,11 @@ _COMMIT = re.compile("[0-9A-F]{20}")
 
 
 def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str, str]:
-    """Find loads that claim to contain more changes than the stream has reached; text by source table.
+    """Find initial loads that claim to contain more changes than the stream has reached; one message by source table.
 
-    Changes below a load's `stream_from` are skipped, because the load contains them. If that position was typed too
-    high, every change would be skipped. So nothing is published over the load until the stream has reached it (G-84).
+    Changes below an initial load's `stream_from` are skipped, because the initial load contains them. If `stream_from`
+    was set too high by mistake, every change would be skipped. So nothing is published over the initial load until the
+    stream has reached `stream_from` (G-84).
     """
     fresh = {state.source: state for state in tables if _may_be_ahead(state)}
     logged = reader.contents({s: state.row.published_batch for s, state in fresh.items()}, reader.mirror().committed)

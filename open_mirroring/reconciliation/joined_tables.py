@@ -1,4 +1,4 @@
-"""Adds tables to a mirror that joined by a pattern: the file contains the pattern, the ledger the tables (G-70)."""
+"""Adds the tables that joined by a pattern to a mirror: its file has only the pattern, its ledger the tables (G-70)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ REFUSED_NEXT_STEP = (
 def ledger_of(mirror: Mirror) -> Engine:
     """Open the mirror's ledger, migrate it, and add the tables that joined by a pattern to *mirror*.
 
-    The connections stay open. Raises ``MIRROR_CLASH`` if the ledger belongs to other places than the file names
-    (G-175).
+    The connections of the ledger stay open. Raises ``MIRROR_CLASH`` if the ledger recorded other places than the
+    mirror file names (G-175).
     """
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)
@@ -33,7 +33,10 @@ def ledger_of(mirror: Mirror) -> Engine:
 
 
 def declare_joined(mirror: Mirror, ledger: Engine) -> None:
-    """Add the tables that joined by a pattern to *mirror*, with the pattern's present settings (``CONFIG_INVALID``)."""
+    """Add the tables that joined by a pattern to *mirror*, with the pattern's present settings.
+
+    Raises ``CONFIG_INVALID`` if the present settings do not fit such a table.
+    """
     if not mirror.has_patterns:
         return
     joined: list[tuple[TablePattern, Table]] = []
@@ -46,7 +49,10 @@ def declare_joined(mirror: Mirror, ledger: Engine) -> None:
 
 
 def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: str, key: tuple[str, ...]) -> Table:
-    """Build a table's settings from the pattern that matches it and its key; raises ``CONFIG_INVALID``."""
+    """Build the settings of a table from its key and the pattern that matches its name.
+
+    Raises ``CONFIG_INVALID`` if a mirror file could not list the table with these settings.
+    """
     try:
         table = pattern.table(name, source, key)
     except ValidationError as error:
@@ -59,7 +65,7 @@ def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: st
 
 
 def refused(mirror: Mirror, source: str, what: str) -> TerminalError:
-    """The error for a table that cannot join the mirror."""
+    """Build the error for a table that cannot join the mirror; *what* is the reason."""
     return TerminalError(
         "CONFIG_INVALID",
         f"table {source!r} cannot join the mirror: {what}",

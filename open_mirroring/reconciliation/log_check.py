@@ -1,7 +1,7 @@
-"""The deep check of the change log: does it hold exactly what the ledger recorded for each batch?
+"""The deep check of the change log: does it contain exactly what the ledger recorded for each batch?
 
-Every committed batch is in the log once (I29), with its sealed files, and every message has one outcome (I1). Pure
-functions; a job counts the rows.
+Every committed batch is in the change log once (I29), with its sealed files, and every message has one outcome (I1).
+The functions here are pure; a job counts the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ CHANGE, FRAGMENT = "change", "fragment"
 
 
 class LogCount(NamedTuple):
-    """The number of rows of one batch, kind, table and epoch in the log, with the lowest and highest position."""
+    """The rows of one batch, kind, table and epoch in the change log: their number, lowest and highest position.
+
+    The epoch is the stream of the rows: one enabling of streaming or one Qlik full load.
+    """
 
     batch: int
     kind: str
@@ -40,7 +43,7 @@ class LogCount(NamedTuple):
 
 
 class PieceCount(NamedTuple):
-    """The number of pieces of one split message in one batch of the log."""
+    """The number of pieces of one split message in one batch of the change log."""
 
     identity: str
     batch: int
@@ -48,7 +51,7 @@ class PieceCount(NamedTuple):
 
 
 class LogFile(NamedTuple):
-    """The number of rows and bytes of one file of the log."""
+    """The number of rows and bytes of one file of the change log."""
 
     rows: int
     size: int
@@ -56,7 +59,10 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True)
 class LogState:
-    """What the log holds: rows, *pieces* of incomplete split messages, *files* by path; or why it is *unreadable*."""
+    """What the change log contains: rows, *pieces* of incomplete split messages, and *files* by path.
+
+    If the change log cannot be read, *unreadable* is the reason.
+    """
 
     counts: Sequence[LogCount] = ()
     pieces: Sequence[PieceCount] = ()
@@ -68,8 +74,9 @@ class LogState:
 class LogRecord:
     """What the ledger recorded about the change log.
 
-    *committed* is its newest committed batch; *newest* may be in the log already, because it is read later. Batches up
-    to *dropped* may be gone from the log. *waiting* has for each split message the first batch with a piece of it.
+    *committed* is the newest batch that the ledger recorded as committed. Batches up to *newest* may be in the change
+    log already, because the change log is read after the ledger. Batches up to *dropped* may be gone from the change
+    log. *waiting* has for each split message the first batch with a piece of it.
     """
 
     committed: int
@@ -81,7 +88,7 @@ class LogRecord:
 
     @property
     def kept(self) -> LogRecord:
-        """The record without the batches that maintenance dropped from the log."""
+        """The record without the batches that maintenance removed from the change log."""
         manifests = {number: manifest for number, manifest in self.manifests.items() if number > self.dropped}
         contents = {s: [part for part in parts if part.batch > self.dropped] for s, parts in self.contents.items()}
         return replace(self, manifests=manifests, contents=contents)
@@ -91,7 +98,10 @@ _Bounds = tuple[int, str, str]
 
 
 def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
-    """Compare the change log with the ledger; finds LOG_DAMAGED, COUNTS_DIFFER and LEDGER_BEHIND."""
+    """Compare the change log with the ledger.
+
+    The findings have the codes LOG_DAMAGED, COUNTS_DIFFER and LEDGER_BEHIND.
+    """
     whole = Problems(None)
     tables = {source: Problems(source) for source in record.contents}
     kept = record.kept
@@ -194,7 +204,7 @@ def _check_pieces(record: LogRecord, pieces: Iterable[PieceCount], whole: Proble
     waiting = sum(
         piece.rows
         for piece in pieces
-        # Before its identity was opened, a piece belonged to an event that was joined or refused.
+        # A piece in an older batch than the event's first one belonged to an event that was joined or refused.
         if record.waiting.get(piece.identity, record.newest + 1) <= piece.batch <= record.committed
     )
     if logged != ended + waiting:
@@ -216,7 +226,7 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
             whole.add(v.LOG_DAMAGED, f"{text} {sealed[path].rows} and {sealed[path].size}")
     for path in sorted(files.keys() - sealed.keys()):
         number = path.rpartition("/")[2].partition("-")[0]
-        # A batch that was committed after the ledger was read is not ours to judge yet; one that is dropped may go.
+        # A batch that was committed after the ledger was read is not judged. Files of a dropped batch may remain.
         if not number.isdigit() or record.dropped < int(number) <= record.committed or int(number) > record.newest:
             whole.add(v.LOG_DAMAGED, f"{path} is part of the log and was never sealed")
 

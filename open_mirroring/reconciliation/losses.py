@@ -1,7 +1,7 @@
-"""Finds what a mirror may lack although nothing stops it, such as dead letters and changes that were ignored.
+"""Finds what a mirror may lack although no table is stopped for it, such as dead letters and changes that were ignored.
 
-A loss stops nothing, but reports and exit codes show it until an operator has dealt with it. What only may be a loss is
-a note. Tick, status, metrics and Airflow all use this module.
+A loss stops no table, but reports and exit codes show the loss until an operator has dealt with it. If it is uncertain
+whether something is lost, a note is shown instead. Tick, status, metrics and Airflow all use this module.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 @dataclass(frozen=True)
 class LossReport:
-    """The losses and notes of a mirror, by source table; those of no single table are under :data:`ANY_TABLE`.
+    """The losses and notes of a mirror, by source table.
 
-    *letters* count all open dead letters, tolerated ones, too. *ignored* are tables whose messages were ignored and
-    that are not mirrored now; *acknowledged* are the names listed under ``ignore`` in the mirror file.
+    Losses that belong to no single table are under :data:`ANY_TABLE`. *letters* count all open dead letters, including
+    tolerated ones. *ignored* are tables whose messages were ignored and that are not mirrored now. *acknowledged* are
+    the names listed under `ignore` in the mirror file.
     """
 
     letters: LetterCounts
@@ -75,12 +76,12 @@ class LossReport:
 
     @property
     def lost(self) -> dict[str, str]:
-        """The losses as a report contains them: one text for each table."""
+        """The losses in the form of a report: one string for each table."""
         return {source: "; ".join(map(str, losses)) for source, losses in sorted(self.losses.items())}
 
     @property
     def unread(self) -> dict[str, str]:
-        """Source data that never arrived or was not read, as text by code (offsets or files)."""
+        """Source data that never arrived or was not read, as a string by code (offsets or files)."""
         codes = (OFFSETS_MISSING, FILE_UNKNOWN)
         return {loss.code: loss.what for loss in self.losses.get(ANY_TABLE, ()) if loss.code in codes}
 
@@ -104,10 +105,11 @@ class LossReport:
 class SeenTable(NamedTuple):
     """What the ledger knows about one table, as far as its losses depend on it.
 
-    *last_batch* is the newest batch with rows of it, or 0. *tolerated* is the number of open dead letters that are no
-    loss. *unseen* are names under `columns` and `types` that no row has. *signals* are events of the source by code
-    (T-81). *exported* is the position above which changes count over a load from an export. *lacks_load*: it began
-    without its load (G-130). *old_keys_missing*: updates had no old key (C-73).
+    *last_batch* is the newest batch with rows of the table, or 0. *tolerated* is the number of open dead letters that
+    count as no loss. *unseen* are names under `columns` and `types` in the mirror file that no row has. *signals* are
+    events of the source by code (T-81). *exported* is the position above which changes are published over an initial
+    load from an export. *lacks_load* means that the table began without its initial load (G-130). *old_keys_missing*
+    means that updates contained no old key (C-73).
     """
 
     source: str
@@ -124,14 +126,14 @@ class SeenTable(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name at the source, ``schema.table``."""
+        """The table's name at the source, ``schema.table``."""
         return _name(self.source)
 
 
 def look(
     mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
 ) -> LossReport:
-    """Read the ledger and return the mirror's losses; *has_read*: the source was read just now."""
+    """Return the mirror's losses, read from the ledger; *has_read* means that the source was read just before."""
     declare_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables() if tables is None else tables
@@ -151,7 +153,7 @@ def look(
     for source, state in states.items():
         table = declared.get(source)
         load = None if table is None else table.initial_load
-        # A table in a reset, or that begins with a load of its source, lacks none.
+        # A table in a reset, or one that begins with its source's own full load, lacks no initial load.
         begun_otherwise = (state.reset, state.start.newest_load, state.start.stream_from) != (None, None, None)
         is_exported = isinstance(load, ExportLoad) and state.start.load_state == "loaded"
         seen.append(
@@ -177,7 +179,7 @@ def look(
         mirror.tolerated_letters(None),
         has_read=has_read or reader.mirror().committed > 0,
         places=places,
-        # Files of a Capture wait behind a hole (C-93), and a damaged one hides what it holds.
+        # Capture files after a gap are not read until the gap is closed (C-93); a damaged file hides its messages.
         gaps_are_losses=not isinstance(mirror.source, InCapture)
         and not (isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "expected"),
         databases=[mirror.source.database] if isinstance(mirror.source, ChangeEvents) else (),
@@ -208,8 +210,8 @@ def judge(
     """Sort what the ledger knows into losses and notes; a pure function.
 
     *ignore* names tables that are left out on purpose. *signals* are source events that belong to no single table.
-    *unhashed* are columns to be hashed that no table has. *databases* are those whose events are read now; None in it
-    stands for any.
+    *unhashed* are columns that are to be hashed, but that no table has. *databases* are the databases whose events are
+    read now; if it contains None, events of any database are read.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
@@ -396,7 +398,7 @@ def _is_misspelt(known: str, other: str) -> bool:
     if table == other_table or schema != other_schema:
         return table == other_table and schema != other_schema
     ratio = SequenceMatcher(None, table, other_table, autojunk=False).ratio()
-    # Tables that differ in a number only are mostly several, not one.
+    # Names that differ only in a number are mostly names of different tables, not misspellings.
     return ratio >= _ALIKE and re.sub("[0-9]", "", table) != re.sub("[0-9]", "", other_table)
 
 

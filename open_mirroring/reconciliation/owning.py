@@ -1,8 +1,8 @@
 """Decides which mirror file owns a mirror's name, landing zone and change log if two files claim them (G-175).
 
-A file with other places than the ledger recorded is accepted only if the mirror's data is found there, as after a move.
-Otherwise it is a copy, and two mirrors would overwrite each other. A place without an owner belongs to the first
-writer.
+A mirror file may name other places than the ledger recorded, for example after a move. This file is accepted only if
+the mirror's data is found at the named places. If the data is not there, the file is a copy, and is refused: two
+mirrors would overwrite each other's files. A place without an owner belongs to the first mirror that writes there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OWN_PLACE = (
 
 
 def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAddress:
-    """The address of a mirror's landing zone, with login; *connection* replaces the one in the environment."""
+    """Return the address of a mirror's landing zone, with login; *connection* replaces the one in the environment."""
     zone = mirror.landing_zone
     if zone.store == "local":
         return LocalZone(mirror.resolve(zone.path))
@@ -53,7 +53,7 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
 
 
 def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None = None) -> None:
-    """Raise ``MIRROR_CLASH`` if the file's landing zone has none of the tables that the ledger has created."""
+    """Raise ``MIRROR_CLASH`` if the mirror file's landing zone has none of the tables that the ledger has created."""
     if (former := _moved_from(mirror, ledger, ZONE)) is None:
         return
     c = t.mirrored_table.c
@@ -69,7 +69,7 @@ def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None =
 
 
 def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
-    """Raise ``MIRROR_CLASH`` if the file's change log does not hold the newest batch in the ledger."""
+    """Raise ``MIRROR_CLASH`` if the mirror file's change log does not contain the newest batch in the ledger."""
     if (former := _moved_from(mirror, ledger, CHANGE_LOG)) is None:
         return
     m, b = t.mirror.c, t.log_batch.c
@@ -88,17 +88,17 @@ def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
 
 
 def refuse_foreign_zone(mirror: Mirror, owners: Iterable[str]) -> None:
-    """Raise ``MIRROR_CLASH`` if other mirrors (*owners*) publish to a zone where this one has nothing yet."""
+    """Raise ``MIRROR_CLASH`` if other mirrors (*owners*) publish to a zone where *mirror* has published nothing."""
     for owner in sorted({*owners} - {mirror.name, ""}):
         what = f"the landing zone is that of mirror {owner!r}: folders of these tables have its marker"
         raise TerminalError(MIRROR_CLASH, what, where=mirror.landing_zone.place, next_step=OWN_PLACE)
 
 
 def standing(mirror: Mirror, url: str | None = None) -> int:
-    """How well the ledger proves that a mirror file is the owner's, as a rank from 0 to 2.
+    """Return how well the ledger proves that a mirror file is the owner's, as a rank from 0 to 2.
 
-    2: this very file ran. 1: its mirror ran, to these places. 0: it never ran to these places, or the ledger does not
-    answer.
+    2: this very file ran. 1: a file with the same mirror name ran, to the same places. 0: no run to these places is
+    known, or the ledger does not answer.
     """
     try:
         ledger = ledger_to_look(url or mirror.ledger_url())
@@ -112,7 +112,7 @@ def standing(mirror: Mirror, url: str | None = None) -> int:
 
 
 def owner_of(ledger: Engine, incarnation: str) -> str:
-    """The mirror in this ledger that has a table with this marker id; empty if there is none."""
+    """Return the mirror in this ledger that has a table whose folder has the id *incarnation*; empty if none has."""
     c = t.mirrored_table.c
     return t.first(ledger, sa.select(c.mirror).where(c.incarnation == incarnation)) or ""
 

@@ -1,8 +1,9 @@
 """Decides what a lost ledger contained, from the files' footers and the change log's records. Pure functions.
 
-A table that cannot be fully known is stopped with ``LEDGER_UNKNOWN``; the others continue. The newest file stays in the
-folder (F-35), and its footer describes its publication and the table's state then. It does not show whether that
-publication was complete; so it is planned again from the log and compared file by file (:func:`judge_last`).
+A table whose state cannot be fully known is stopped with ``LEDGER_UNKNOWN``; the other tables continue. The newest file
+of a table stays in the table's folder (F-35). The footer of this file describes its publication and the table's state
+at that time, but not whether all files of the publication were published. So the publication is planned again from the
+change log and compared with the files (:func:`judge_last`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ REBUILT = "rebuilt"
 
 
 class FoundFile(NamedTuple):
-    """A numbered file of a table, in any of its folders; *footer* is None if the file has none of ours."""
+    """A numbered file of a table, in any of the table's folders; *footer* is None if the file has no footer of ours."""
 
     number: int
     size: int
@@ -33,7 +34,7 @@ class FoundFile(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundTable:
-    """What the landing zone shows of a table: its marker's id (None if it is not ours), and its numbered files."""
+    """What the landing zone shows of a table: the id in its marker file (None if not ours), and its numbered files."""
 
     source: str
     incarnation: str | None
@@ -44,7 +45,10 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class FoundLog:
-    """The log's newest batch, and for each table the batches with its rows; those up to *dropped* may be gone."""
+    """The change log's newest batch, and for each table the batches with rows of the table.
+
+    Batches up to *dropped* may be gone from the change log.
+    """
 
     newest: int
     holding: Mapping[str, frozenset[int]]
@@ -52,16 +56,17 @@ class FoundLog:
 
 
 class NewTable(NamedTuple):
-    """A table without any published or logged row, which begins as a new one; the marker is that in its folder."""
+    """A table without any published or logged row, which begins as a new table with the marker file in its folder."""
 
     incarnation: str | None
     marker_etag: str
 
 
 class UnknownTable(NamedTuple):
-    """A table that stays stopped; *why* is what cannot be known about it.
+    """A table that stays stopped; *why* is what cannot be known about the table.
 
-    If *log_from* is above 0, the log up to that batch may not contain all of the table's rows: only a load does.
+    If *log_from* is above 0, the change log may lack rows of the table in batches up to *log_from*. Then the table's
+    rows can only be restored by an initial load.
     """
 
     why: str
@@ -73,10 +78,10 @@ class UnknownTable(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table of which all is known but its last publication, which has to be compared with the log.
+    """A table whose state is known except for its last publication, which has to be compared with the change log.
 
-    *last* are the files of that publication that still exist, *standing* is the table's state when they were staged.
-    The service has applied and removed the files up to number *purged* (F-36).
+    *last* are the files of the last publication that still exist. *standing* is the table's state when these files
+    were staged. Fabric has applied and removed the files up to number *purged* (F-36).
     """
 
     found: FoundTable
@@ -88,12 +93,12 @@ class KnownTable:
 
     @property
     def before(self) -> tuple[FoundFile, ...]:
-        """The files of earlier publications that still exist."""
+        """The files of publications before the last one that still exist."""
         return self.found.files[: -len(self.last)]
 
     @property
     def work(self) -> Work:
-        """The changes that the last publication contained."""
+        """The changes that the table's last publication contained."""
         return Work("changes", self.footer.batch_to, "", self.standing.position_from, self.standing.position_to)
 
 
@@ -101,7 +106,7 @@ Decision = NewTable | UnknownTable | KnownTable
 
 
 def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
-    """Decide what can be known about a table; its last publication is still to be compared."""
+    """Decide what can be known about a table; its last publication must still be compared with the change log."""
     holding = log.holding.get(logged_as(found.source), frozenset())
     if not found.files:
         if not holding:
@@ -148,10 +153,11 @@ def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
 
 
 def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: FoundLog) -> int | UnknownTable:
-    """Compare the last publication with the files that the log gives for it now.
+    """Compare a table's last publication with the files that would be planned from the change log now.
 
-    *planned* has their pairs of digest and row count. Returns how many of them were published: if fewer exist, the
-    others were not.
+    *planned* has a pair of digest and row count for each of the planned files. Returns how many of the planned files
+    were published: if fewer files than planned exist, the rest was not published. Returns an UnknownTable if a
+    published file differs from the planned one.
     """
     first = table.footer.first_number
     for number, *_, footer, _ in table.last:
@@ -163,6 +169,6 @@ def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: Found
 
 
 def unknown_last(table: KnownTable, why: str, log: FoundLog) -> UnknownTable:
-    """The decision for a table whose last publication cannot be compared."""
+    """Build the decision for a table whose last publication cannot be compared with the change log."""
     life = table.footer.table_id, table.footer.generation
     return UnknownTable(why, *life, table.newest.number, _log_from(life[1], table.standing, log))

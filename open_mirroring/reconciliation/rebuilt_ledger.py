@@ -1,7 +1,7 @@
 """Writes a re-created ledger: the tables and batches that :mod:`open_mirroring.reconciliation.rebuilding` decided on.
 
-It is written into a new database first, where the last publication of each table is planned again. Then :func:`adopt`
-copies all of it into the mirror's ledger, in one transaction.
+The ledger is first written into a new database, where the last publication of each table is planned again. Then
+:func:`adopt` copies all of the new database into the mirror's ledger, in one transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def write_tables(
     decisions: Mapping[str, Decision],
     records: Mapping[int, BatchRecord],
 ) -> dict[str, str]:
-    """Write every table as it was before its last publication, and every batch; returns table ids by source name."""
+    """Write every table with its state before its last publication, and every batch.
+
+    Return table ids by source name.
+    """
     ids: dict[str, str] = {}
     with ledger.begin() as db:
         db.execute(t.mirror.insert().values(name=mirror))
@@ -166,18 +169,19 @@ def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, 
     for file in decision.before:
         db.execute(t.published_file.insert().values(_file_row(file, records)))
     rebuilt: dict[str, Any] = {"table_id": table_id, "generation": generation, "kind": REBUILT}
-    # All numbers are accounted for by their footers alone if the last publication lacks its first ones.
+    # If the first files of the last publication are gone, only the footers account for all numbers.
     first, footer = decision.last[0].number, decision.footer
     is_whole = first == footer.first_number
     settled, batch_to = (first - 1, footer.batch_from) if is_whole else (decision.newest.number, footer.batch_to)
     if settled:
-        # One publication stands for all before the last one: what became of each change is not known any more.
+        # One entry stands for all publications before the last one: the outcome of each change is unknown.
         batches = {"batch_from": decision.standing.hand_over_batch, "batch_to": batch_to}
         said = {"version": -1, "counts": json.dumps({"numbers": settled}), "confirmed_at": datetime.now(UTC)}
         db.execute(t.publication.insert().values(rebuilt | batches | said))
     if decision.purged:
-        # The newest of those that are gone: the service removes what it applied long ago, and in order (F-36). No
-        # earlier than its newest batch was read; so one that is too young for that is still reported as missing.
+        # Record the newest of the absent files: Fabric removes files that it applied long ago, in order (F-36). The
+        # file was confirmed no earlier than its newest batch was read, so a file that is too young for a removal is
+        # still reported as missing.
         above = decision.found.files[0]
         assert above.footer is not None
         is_first = above.number == above.footer.first_number
@@ -217,7 +221,7 @@ def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], numb
 
 def _stop(db: Connection, table_id: str, unknown: UnknownTable, newest: int) -> None:
     c = t.mirrored_table.c
-    # A stop that a batch recorded may mean that the log lacks something: then only a load has all rows.
+    # A stop that a batch recorded may mean that the change log lacks changes: then only an initial load has all rows.
     stopped = t.mirrored_table.update().where(c.id == table_id, c.stop_code.is_not(None))
     db.execute(stopped.values(log_from=newest))
     stop_table(db, table_id, LEDGER_UNKNOWN, unknown.why)
@@ -234,13 +238,13 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
 def seal_last(
     ledger: Engine, mirror: str, folder: str, table: KnownTable, rest: Sequence[StagedFile], details: StagedDetails
 ) -> None:
-    """Record the last publication of the table at *folder* again: its published files, and the *rest* still to publish.
+    """Record the last publication of the table at *folder* again: its published files, and *rest*.
 
-    With no *rest* it is confirmed at once. Else the next run finds the published files by their digest, and renames the
-    rest.
+    *rest* are the files that are still to be published. If *rest* is empty, the publication is confirmed at once. If
+    not, the next run finds the published files by their digest, and renames the files in *rest*.
     """
     table_id, published = table.footer.table_id, PublishLedger(ledger, mirror)
-    # They have left staging: no object has this name, and the protocol finds them by their digest.
+    # The published files have left staging: no object has this name, and the protocol finds them by their digest.
     gone = f"{layout.staging_folder(folder, table.footer.generation)}/published"
     there = [
         StagedFile(gone, one.etag, at.digest, at.rows, one.size, at.first_position, at.last_position)
@@ -250,7 +254,7 @@ def seal_last(
     intent = Intent(table.last[0].number, table.footer.batch_from, table.work)
     c = t.mirrored_table.c
     with ledger.begin() as db:
-        # A later batch may have stopped the table; what was published before is settled all the same.
+        # A later batch may have stopped the table. The stop is put aside while the earlier publication is recorded.
         stop = db.execute(sa.select(c.stop_code, c.stop_what, c.stopped_at).where(c.id == table_id)).one()._mapping
         db.execute(t.mirrored_table.update().where(c.id == table_id).values(dict.fromkeys(stop)))
     row = _owned(published.acquire([table_id]), table_id)
@@ -270,7 +274,7 @@ def _owned(replies: Mapping[str, Owned | Lost], table_id: str) -> TableRow:
 
 
 def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> None:
-    """Stop a table whose last publication could not be compared with the log."""
+    """Stop a table whose last publication could not be compared with the change log."""
     c = t.mirrored_table.c
     with ledger.begin() as db:
         values = {"confirmed": unknown.confirmed, "log_from": unknown.log_from}
@@ -279,7 +283,10 @@ def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> No
 
 
 def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
-    """Copy a re-created ledger into an empty one (``COMMAND_REFUSED``), in one transaction with its audit entry."""
+    """Copy a re-created ledger into an empty ledger, in one transaction with its audit entry.
+
+    Raises ``COMMAND_REFUSED`` if the ledger to copy into is not empty.
+    """
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
         for table in (t.mirror, t.mirrored_table):
@@ -292,7 +299,7 @@ def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Ma
 
 
 def refuse_known(db: Connection, mirror: str) -> None:
-    """Refuse a ledger that knows batches or published tables (``COMMAND_REFUSED``): it must not be overwritten."""
+    """Raise ``COMMAND_REFUSED`` if a ledger knows batches or published tables and so must not be overwritten."""
     m, c = t.mirror.c, t.mirrored_table.c
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))

@@ -1,7 +1,8 @@
-"""Decides whether a lost file may be published again under its number: the only repair that the target permits.
+"""Decides whether a lost file may be published again under its number: the only repair that Fabric permits.
 
-A file that the target has not applied may be published again with the same content (F-40); a file without rows always
-may (F-41); an applied one never (F-37). If no counter of the target proves it, an operator has to state how they know.
+A file that Fabric has not applied may be published again with the same content (F-40). A file without rows may always
+be published again (F-41), an applied file with rows never (F-37). If no counter of Fabric shows whether the file was
+applied, an operator has to state how they know that it was not.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from open_mirroring.protocols.verdicts import Finding
 def check_permitted(
     table: str, number: int, finding: Finding, published: Mapping[int, PublishedFile], *, not_applied: str
 ) -> str:
-    """Return the proof that file *number* may be published again, as text for the audit.
+    """Return the proof that the file *number* of a table may be published again, as a string for the audit.
 
-    Raises ``REPAIR_REFUSED`` with the reason and the next step. *not_applied* is the operator's statement.
+    *not_applied* is an operator's statement how they know that the file was not applied. Raises ``REPAIR_REFUSED``,
+    with the reason and the next step, if the file is not lost or may have been applied, or if the table is stopped by
+    another code.
     """
 
     def refused(why: str, next_step: str) -> TerminalError:

@@ -1,4 +1,4 @@
-"""Records what Qlik's control tables report of tables, such as suspended or truncated ones (T-81, T-84, T-85)."""
+"""Records what Qlik's control tables report of tables, such as suspended or truncated tables (T-81, T-84, T-85)."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ _DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 def record_source_report(
     ledger: Engine, mirror: str, load: str, report: SourceReport, batches: Collection[int]
 ) -> dict[tuple[str, str], str]:
-    """Record what the control tables report; returns what is new, as text by (table, code).
+    """Record what Qlik's control tables report. Return the new reports, as a string by (table, code).
 
-    Statements on columns are looked up only for tables with changes in *batches*, or stopped over such a question.
-    *load* is the epoch of the stream.
+    *load* is the epoch of the stream whose changes the reported statements are compared with. DDL statements on
+    columns are used for two kinds of tables only: tables with changes in *batches*, and tables stopped until a column
+    change is explained.
     """
     with ledger.begin() as db:
         new = _record_signals(db, mirror, report.signals)
@@ -54,7 +55,10 @@ def record_source_report(
 
 
 def signals_of(db: Connection, mirror: str) -> dict[str, dict[str, str]]:
-    """What control tables report, by source table and code; events of an earlier generation are left out."""
+    """Return what Qlik's control tables report, by source table and code.
+
+    Events from before a table's last reset are left out.
+    """
     m = t.mirrored_table.c
     rows = db.execute(sa.select(m.id, m.source, m.generation).where(m.mirror == mirror)).tuples().all()
     found = dict(_SIGNALS.of(db, mirror))

@@ -1,9 +1,10 @@
 """Decides from ledger, landing zone and target whether a table may publish its next file.
 
-A pure function: every combination of facts has one verdict, STOP before HOLD before LOSSES before PASS. It is only as
-right as its facts. So the caller reads the ledger's row before and after the listing, and begins again if its version
-changed (I21, I22). It accepts a STOP only if a second listing agrees, because files may move while they are listed.
-Time decides only how old a backlog is, and what the service may have removed.
+The decision is a pure function: every combination of facts has one verdict. If several verdicts apply, the order is
+STOP, HOLD, LOSSES, PASS. The facts must belong together: the caller reads the ledger's row before and after the listing
+of the landing zone, and begins again if the version of the row changed (I21, I22). The caller accepts a STOP only if a
+second listing agrees, because files may move while they are listed. Time only decides how old a backlog is, and which
+files Fabric may have removed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _HELD = {
 
 
 class Limits(NamedTuple):
-    """How much may wait at the target before a table is put on hold; None: any amount (I18)."""
+    """How much may wait at the target before a table is put on hold: published files, their bytes, and their age (I18).
+
+    None means that the amount is not limited.
+    """
 
     max_files: int | None = None
     max_bytes: int | None = None
@@ -55,9 +59,9 @@ NO_LIMITS = Limits()
 class Folder(NamedTuple):
     """What was found in a table's folder of the landing zone.
 
-    *metadata_matches*: whether ``_metadata.json`` names our keys; None if there is none. *lost* is evidence that this
-    mirror published the table although the ledger does not know it; *foreign* that another writer did; both are empty
-    otherwise.
+    *metadata_matches* is whether ``_metadata.json`` names our keys; None if the folder has no such file. *lost* is
+    evidence that this mirror published the table although the ledger does not know it. *foreign* is evidence that
+    another writer published the table. Both are empty without such evidence.
     """
 
     items: tuple[ListedItem, ...]
@@ -70,11 +74,12 @@ class Folder(NamedTuple):
 
 @dataclass(frozen=True)
 class TableFacts:
-    """All facts about one table at one time; *target* is None if the target is not asked for its status.
+    """All facts about one table at one time; *target* is None if Fabric is not asked for its status.
 
-    *published* are the files in the ledger; those up to number *settled* may be missing, as they are older than the
-    service keeps files. *load_ahead* is a text if the load claims to contain more than the stream has reached.
-    *counted_before* is the highest row count that the target ever reported for this generation.
+    *published* are the files in the ledger. Files up to number *settled* may be missing, because they are older than
+    Fabric keeps files. *load_ahead* is a message if the initial load claims to contain more than the stream has
+    reached, and empty if not. *counted_before* is the highest row count that Fabric ever reported for the table since
+    its last reset.
     """
 
     state: TableState
@@ -91,21 +96,22 @@ class TableFacts:
 
     @property
     def row(self) -> TableRow:
-        """The ledger's row, with its own stop."""
+        """The table's row in the ledger, including the stop recorded there."""
         return self.state.row
 
     @property
     def reset(self) -> str:
-        """The reset that the table is in, as text; empty when it is in none."""
+        """The reset under way of the table, as a string; empty if there is none."""
         return "" if self.state.reset is None else str(self.state.reset)
 
 
 def reconcile(facts: TableFacts) -> Finding:
-    """The verdict on one table; it never raises, whatever the facts.
+    """Return the verdict on one table. The function raises no error, whatever the facts are.
 
-    The code is ``OK`` for PASS. Otherwise it is that of the first problem, in this order: a stop in the ledger, other
-    stops, holds, losses; the evidence lists the other codes under ``also``. Numbers of an unfinished publication are
-    left to the publisher. A table in a reset whose new generation has not begun is on hold (RESET_OPEN).
+    For PASS the code of the finding is ``OK``. For any other verdict it is the code of the first problem, in this
+    order: the stop in the ledger, other stops, holds, losses; the evidence lists the remaining codes under ``also``.
+    File numbers of an unfinished publication are not judged here: the publish job judges them. A table whose reset has
+    not yet begun a new generation is on hold (RESET_OPEN).
     """
     if facts.row.resetting:
         seen: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed, "also": []}
@@ -187,7 +193,7 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
     marker = folder.marker.incarnation
     if folder.lost:
         yield _stop(v.LEDGER_LOST, folder.lost)
-    # Before the table is established its marker and metadata may still be missing, but never be others.
+    # Until the table is established, its marker and metadata may be missing, but they must not differ.
     if marker != row.incarnation and (row.established or marker is not None):
         code, what = INCARNATION_CHANGED, f"the folder's {INCARNATION_FILE} is missing or not ours"
         if not row.established:
@@ -229,7 +235,7 @@ def _changed(facts: TableFacts, item: ListedItem) -> bool:
     record = None if number is None or number > facts.row.confirmed else facts.published.get(number)
     if record is None:
         return False
-    # Whether the service's own move keeps the ETag is documented nowhere; the size is the content's.
+    # No document states whether a move by Fabric keeps the ETag, so only the size of a moved file is compared.
     return item.size != record.size or (item.stage is FileStage.FINAL and item.etag != record.etag)
 
 
@@ -248,7 +254,7 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
     if over:
         yield _hold(v.BACKLOG, f"more waits for the target than allowed: {', '.join(over)}", over=over)
     if facts.reset and not facts.state.is_beginning:
-        # Increments only after the target shows the table again (F-75).
+        # Changes are published only after the target shows the table again (F-75).
         yield _hold(RESET_OPEN, facts.reset)
     if facts.state.start.load_state == "pending":
         why = facts.state.start.load_refused

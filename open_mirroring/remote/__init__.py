@@ -1,1 +1,1 @@
-"""Calls of remote services over HTTP: limited in time, authorized, retried only where that is safe."""
+"""Calls of remote services over HTTP: limited in time, authorized, and repeated only if a repetition is safe."""

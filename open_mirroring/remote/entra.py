@@ -1,8 +1,8 @@
-"""Logins to Entra ID and their tokens.
+"""Logins to Entra ID and their access tokens.
 
-A login may be sent to a worker in memory; tokens are never sent. Messages show no secret, and of errors of the identity
-service only the codes. Public source: Microsoft Learn, *OAuth 2.0 client credentials flow*, *Entra authentication error
-codes*; RFC 6749 (4.4, 5.2); audiences: O-02, R-03.
+A login may be sent to a worker in memory; tokens are never sent. Messages show no secret. Of an error of the identity
+service, messages show only the codes. Public source: Microsoft Learn, *OAuth 2.0 client credentials flow*, *Entra
+authentication error codes*; RFC 6749 (4.4, 5.2); audiences: O-02, R-03.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from open_mirroring.remote.http_service import Answer, HttpService, NoAnswer, Re
 
 
 class AuthorizedService:
-    """An :class:`~open_mirroring.remote.http_service.HttpService` with a token in every call.
+    """An :class:`~open_mirroring.remote.http_service.HttpService` with an access token in every call.
 
-    A token that the service refuses is renewed once. If the new one is refused too, the error is terminal.
+    A token that the service refuses is renewed once. If the service refuses the new token too, the error is terminal.
     """
 
     def __init__(self, service: HttpService, login: EntraLogin, audience: str) -> None:
@@ -31,10 +31,11 @@ class AuthorizedService:
         self._tokens = TokenSource(login, audience)
 
     def send(self, request: Request) -> Answer:
-        """Send the request with a token and return the answer; raises the errors of :meth:`HttpService.send`.
+        """Send the request with an access token, and return the answer.
 
-        Also raises ``ACCESS_DENIED`` if the login has no permission or gets no token. Raises ``UNREACHABLE`` if the
-        token was refused for a call that must not be repeated: its outcome is unknown.
+        Raises the errors of :meth:`HttpService.send`, and ``ACCESS_DENIED`` if the login has no permission or gets no
+        token. Raises ``UNREACHABLE`` if the token was refused for a call that must not be repeated: the outcome of the
+        call is unknown.
         """
         token = self._tokens.token()
         for last in (False, True):
@@ -73,7 +74,10 @@ _CODE = re.compile(r"AADSTS\d+")
 
 @dataclass(frozen=True)
 class EntraLogin:
-    """An identity and how it signs in. Only a service principal has a *secret* here; others use their environment."""
+    """An identity and how it signs in.
+
+    Only a service principal has a *secret*; other identities use their environment.
+    """
 
     connection: str
     auth: Auth
@@ -84,7 +88,7 @@ class EntraLogin:
 
 
 class Token(NamedTuple):
-    """A token, with its expiry and the time from which it is renewed, in seconds since 1970."""
+    """An access token, its expiry, and the time from which it is renewed, both in seconds since 1970."""
 
     text: str
     expires: float
@@ -92,7 +96,7 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """Tokens of one login for one audience, cached until shortly before they expire; safe for several threads."""
+    """Access tokens of one login for one audience, cached until shortly before expiry; safe for several threads."""
 
     def __init__(self, login: EntraLogin, audience: str, clock: Callable[[], float] = time.time) -> None:
         self._login, self._audience, self._clock = login, audience, clock
@@ -101,10 +105,10 @@ class TokenSource:
         self._credential: Any = None
 
     def token(self) -> str:
-        """A valid token, renewed some minutes before it expires.
+        """Return a valid token. A cached token is renewed some minutes before it expires.
 
-        Raises ``ACCESS_DENIED`` when the login is refused, and ``UNREACHABLE`` when no new token can be requested and
-        the cached one has expired.
+        Raises ``ACCESS_DENIED`` when the login is refused. Raises ``UNREACHABLE`` when no new token can be requested
+        and the cached token has expired.
         """
         with self._lock:
             now = self._clock()
@@ -119,7 +123,10 @@ class TokenSource:
             return self._token.text
 
     def renewed(self, refused: str) -> str:
-        """A new token instead of one that a service refused before it expired; raises like :meth:`token`."""
+        """Return a new token in place of *refused*, a token that a service refused before it expired.
+
+        Raises ``ACCESS_DENIED`` when the login is refused, and ``UNREACHABLE`` when no new token can be requested.
+        """
         with self._lock:
             if self._token is not None and self._token.text == refused:
                 self._token = None
@@ -151,7 +158,7 @@ class TokenSource:
         raise self._refused(_described(answer, document))
 
     def _by_platform(self) -> tuple[str, float]:
-        # Half a second to import, and not needed with a secret.
+        # Imported here, because the import takes half a second and a login with a secret does not need it.
         from azure.core.exceptions import AzureError, ClientAuthenticationError
 
         try:

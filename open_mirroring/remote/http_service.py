@@ -1,8 +1,8 @@
-"""HTTP calls to a remote service: with a time limit, repeated only where that is safe, without secrets in messages.
+"""HTTP calls to a remote service: with a time limit, repeated only if that is safe, without secrets in messages.
 
-A call is repeated only if its caller marked it as safe; any other one without a clear answer has an unknown outcome
-(O-08). All calls share one retry budget, and wait together. Messages show no header, query or body. Public source: RFC
-9110 (status codes, ``Retry-After``); gRFC A6, *client retry design*.
+A call is repeated only if its caller marked the call as safe to repeat. Any other call without a clear answer has an
+unknown outcome (O-08). All calls share one retry budget, and wait together when the service asks to wait. Messages show
+no header, query or body. Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design*.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Request(NamedTuple):
-    """One call of a service; *repeatable* if sending it again is safe. Its text shows no query, header or content.
+    """One call of a service. As a string it shows no query, header or content.
 
-    *path* is encoded and starts with ``/``. *into* is a file for the content of an answer with status 200 or 206.
+    *repeatable* means that sending the request again is safe. *path* is encoded and starts with ``/``. *into* is a
+    file into which the content of an answer with status 200 or 206 is written.
     """
 
     method: str
@@ -57,12 +58,12 @@ class Request(NamedTuple):
         return f"{self.method} {self.path}"
 
     def with_headers(self, headers: Mapping[str, str]) -> Request:
-        """A copy of the request with more headers."""
+        """Return a copy of the request with more headers."""
         return self._replace(headers={**self.headers, **headers})
 
 
 class Answer(NamedTuple):
-    """A service's answer. Header names ignore case. *body* is empty when it was written to a file."""
+    """A service's answer. Names of headers ignore case. *body* is empty when the content was written to a file."""
 
     status: int
     headers: Mapping[str, str]
@@ -70,9 +71,10 @@ class Answer(NamedTuple):
 
 
 class RetryBudget:
-    """How often all calls of a run to one service may retry, and until when they wait; safe for several threads.
+    """How often all calls of a run to one service may retry, and until when calls wait; safe for several threads.
 
-    A retry costs one of *repeats*, a success restores a tenth: so a service that always fails is noticed quickly.
+    A retry costs one of *repeats*; a successful call restores a tenth. So a service that always fails is noticed
+    quickly.
     """
 
     def __init__(
@@ -87,12 +89,12 @@ class RetryBudget:
         self._lock = threading.Lock()
 
     def succeed(self) -> None:
-        """Record a call that was answered."""
+        """Record a call that was answered, which restores a part of the budget."""
         with self._lock:
             self._left = min(self._all, self._left + 0.1)
 
     def take(self) -> bool:
-        """Whether one more retry is allowed; it is counted."""
+        """Whether one more retry is allowed. An allowed retry is counted."""
         with self._lock:
             if self._left < 1:
                 return False
@@ -100,14 +102,15 @@ class RetryBudget:
             return True
 
     def hold(self, seconds: float) -> None:
-        """Block new calls for this time; never shortens an earlier block."""
+        """Block new calls for this time. An earlier block that lasts longer stays as it is."""
         with self._lock:
             self._not_before = max(self._not_before, self._clock() + seconds)
 
     def await_turn(self) -> float:
-        """Wait until a call may begin, with jitter, and return 0.
+        """Wait, with jitter, until a call may begin, and return 0.
 
-        If the wait would be longer than the maximum, return its seconds at once and do not wait.
+        If the wait would be longer than the maximum, the method does not wait, and returns the length of the wait in
+        seconds.
         """
         wait = self._not_before - self._clock()
         if wait > LONGEST_WAIT_SECONDS:
@@ -117,19 +120,20 @@ class RetryBudget:
         return 0.0
 
     def back_off(self, attempt: int) -> None:
-        """Wait before retry *attempt*, counted from 1."""
+        """Wait before the retry *attempt*, counted from 1."""
         self._sleep(_BACK_OFF_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
 
 
 class HttpService:
     """One service at one address.
 
-    Redirects are not followed: they could send a token to another host. Proxies come from the environment. Trusted
-    authorities are the system's, or those in the PEM file that ``OPEN_MIRRORING_CA_FILE`` names.
+    Redirects are not followed, because a redirect could send a token to another host. Proxies are taken from the
+    environment. The trusted certificate authorities are the system's, or the ones in the PEM file that
+    ``OPEN_MIRRORING_CA_FILE`` names.
 
     Args:
-        timeout_seconds: after this time without a byte of the answer, its outcome counts as unknown.
-        budget: shared by all calls of this service in a run; by default a new one.
+        timeout_seconds: after this time without a byte of the answer, the outcome of a call counts as unknown.
+        budget: the retry budget shared by all calls of this service in a run; by default a new one.
     """
 
     def __init__(
@@ -156,10 +160,10 @@ class HttpService:
         self._failures = urllib3.exceptions.HTTPError
 
     def send(self, request: Request) -> Answer:
-        """Send the request, and return the answer with any status except those below.
+        """Send the request and return the answer. A status does not raise an error, except in the cases below.
 
-        Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries;
-        ``TARGET_BUSY`` if the service asks to wait too long; ``SERVICE_REFUSED`` for a redirect.
+        Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries. Raises
+        ``TARGET_BUSY`` if the service asks to wait too long, and ``SERVICE_REFUSED`` for a redirect.
         """
         said = NoAnswer("no answer")
         for attempt in range(1, _TRIES + 1):
@@ -181,7 +185,7 @@ class HttpService:
         raise self.unknown(request, said)
 
     def unknown(self, request: Request, said: NoAnswer) -> TransientError:
-        """The error for a call with an unknown outcome."""
+        """Build the error for a call with an unknown outcome."""
         if said.wait is not None:
             return TransientError(
                 "TARGET_BUSY",
@@ -235,14 +239,14 @@ class HttpService:
 
 
 class NoAnswer(NamedTuple):
-    """What is known of a call that got no proper answer; *wait* is how many seconds the service asked to wait."""
+    """What is known of a call without a proper answer; *wait* is how many seconds the service asked to wait."""
 
     text: str
     wait: float | None = None
 
 
 def described(answer: Answer) -> str:
-    """Status, error code and request id of an answer, for a support request; never its content."""
+    """Return status, error code and request id of an answer, for a support request; never the answer's content."""
     parts = [f"status {answer.status}"]
     for header in ("x-ms-error-code", "x-ms-public-api-error-code", "x-ms-request-id", "requestId"):
         value = answer.headers.get(header, "")

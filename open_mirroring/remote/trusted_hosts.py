@@ -1,7 +1,7 @@
-"""Decides to which addresses a connection may send a login: https on the service's own hosts, or loopback.
+"""Decides to which addresses a connection may send a login: to the service's own hosts over https, or to loopback.
 
 Only the person who installs the product can trust more hosts: ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by
-commas; there, ``http://HOST`` allows a service without TLS in a private network.
+commas. In this list, ``http://HOST`` allows a service without TLS in a private network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Endpoint(NamedTuple):
 
 
 def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
-    """Parse an address to which a login may be sent; None if it is invalid or not trusted."""
+    """Parse an address to which a login may be sent; None if the address is invalid or not trusted."""
     try:
         address = urlsplit(text)
         host, port = (address.hostname or "").lower(), address.port

@@ -1,1 +1,1 @@
-"""Files in object storage: their addresses, logins, and the few operations that are needed."""
+"""Files in object storage: their addresses, logins, and the operations on them that the product needs."""

@@ -34,7 +34,8 @@ LOCAL_ADDRESS = ("a local path is written without file:", "write /data/events, n
 class StorageAddress(NamedTuple):
     """A place in object storage; *text* is its address for messages.
 
-    *host* is scheme and host of the Blob endpoint; empty for S3, and if the connection names the account.
+    *host* is scheme and host of the Blob endpoint. It is empty for S3, and if the connection names the storage
+    account.
     """
 
     service: Service
@@ -45,17 +46,21 @@ class StorageAddress(NamedTuple):
 
     @property
     def account(self) -> str:
-        """The storage account; empty if the connection names it."""
+        """The storage account; empty if the connection names the storage account."""
         return self.host.partition("//")[2].partition(".")[0]
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address, valid or not, and not a local path."""
+    """Whether a string is an object storage address, valid or not, instead of a local path."""
     return "://" in text
 
 
 def parse_address(text: str) -> StorageAddress:
-    """Parse an address. Raises ``CONFIG_INVALID``; it does not repeat the address, which may hold a signature."""
+    """Parse an object storage address.
+
+    Raises ``CONFIG_INVALID`` if the address is invalid. The error does not repeat the address, which may contain a
+    signature.
+    """
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         raise _invalid("this is not an address of object storage")

@@ -1,4 +1,4 @@
-"""Shows object storage to Arrow as a file system, so that Parquet files there are read like local ones."""
+"""Shows object storage to Arrow as a file system, so that Arrow reads Parquet files there like local files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _AT_ONCE = 2**22
 
 
 def arrow_path(place: Place) -> str:
-    """The path of a file, as :func:`arrow_files` expects it."""
+    """Return the path of a file, in the form that the file system of :func:`arrow_files` expects."""
     return str(place) if isinstance(place, Path) else place.key
 
 
 def arrow_files(place: Place) -> FileSystem | None:
-    """The Arrow file system of a place; None for the local one."""
+    """Return the Arrow file system for a place in object storage; None for a local path."""
     return None if isinstance(place, Path) else _file_system(place.root)
 
 

@@ -1,7 +1,7 @@
 """The address and login of a Delta table for delta-rs, in a folder or in object storage.
 
-delta-rs keeps a login as long as the table is open, so every opening gets a new token (S-04). Public source: delta-rs,
-*Object store configuration*; object_store, ``AzureConfigKey`` and ``AmazonS3ConfigKey``.
+delta-rs keeps a login as long as a table is open, so a new token is requested each time a table is opened (S-04).
+Public source: delta-rs, *Object store configuration*; object_store, ``AzureConfigKey`` and ``AmazonS3ConfigKey``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from open_mirroring.storage.object_path import ObjectPath, Place
 
 
 def delta_address(place: Place) -> tuple[str, dict[str, str] | None]:
-    """The URI of the Delta table at a place, and the storage options, which hold secrets; None for a folder."""
+    """Return the URI of the Delta table at a place, and delta-rs' storage options, which contain secrets.
+
+    For a local folder the storage options are None.
+    """
     if isinstance(place, Path):
         return str(place), None
     login, address = place.root.login, place.root.address

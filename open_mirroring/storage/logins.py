@@ -1,7 +1,7 @@
 """Logins to object storage, and the credentials that a store requests while it is used.
 
-A login may be sent to a worker in memory; its text shows no secret. A token is never sent: every process has its own
-(S-04).
+A login may be sent to a worker in memory; as a string it shows no secret. A token is never sent: every process requests
+its own token (S-04).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ASK_AGAIN = timedelta(minutes=1)
 class AzureLogin:
     """A login to a storage account or OneLake, by an account key, a shared access signature or Entra ID.
 
-    If *endpoint* (scheme and host) or *account* is empty, the one in the address is used. *secret* is the key or
-    signature; for Entra ID, *entra* is set instead.
+    If *endpoint* (scheme and host) or *account* is empty, the part in the address is used. *secret* is the account key
+    or the signature. For a login by Entra ID, *entra* is set instead of *secret*.
     """
 
     connection: str
@@ -42,7 +42,7 @@ class AzureLogin:
 class S3Login:
     """A login to S3 by an access key, or, if *key_id* is empty, by the identity of the machine or pod.
 
-    An empty *endpoint* means Amazon's own, an empty *region* that of the environment.
+    An empty *endpoint* means Amazon's own endpoint, an empty *region* the region that the environment sets.
     """
 
     connection: str
@@ -57,7 +57,7 @@ Login = AzureLogin | S3Login
 
 
 class AzureCredentials:
-    """Returns the current credential to obstore; keeps our own *error*, which obstore would hide."""
+    """Gives the current credential to obstore. *error* keeps our own error, which obstore would hide."""
 
     def __init__(self, login: AzureLogin) -> None:
         self._login = login
@@ -66,7 +66,7 @@ class AzureCredentials:
 
     @property
     def expired(self) -> datetime | None:
-        """When a shared access signature expired; None if it is valid, or for another kind of login."""
+        """When a shared access signature expired; None if it is still valid, or if the login is of another kind."""
         until = parse_qs(self._login.secret.removeprefix("?")).get("se", [""])[0] if self._login.kind == "sas" else ""
         try:
             end = datetime.fromisoformat(until)
@@ -91,7 +91,7 @@ class AzureCredentials:
 
 
 def s3_credentials(login: S3Login) -> Callable[[], S3Credential]:
-    """A function that returns the access key each time obstore asks for it."""
+    """Return a function that gives the access key each time obstore asks for credentials."""
 
     def credential() -> S3Credential:
         return {

@@ -1,4 +1,4 @@
-"""A path in object storage with those methods of :class:`pathlib.Path` that readers of source files use."""
+"""A path in object storage, with those methods of :class:`pathlib.Path` that readers of source files use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_READ, _MOST_READ = 2**17, 2**23
 
 
 class Held(NamedTuple):
-    """One version of an object; *content* are its bytes from *start* on, as far as they were read with it."""
+    """One version of an object; *content* are the bytes from *start* on that were read together with the version."""
 
     stat: ObjectStat
     start: int = 0
@@ -25,7 +25,7 @@ class Held(NamedTuple):
 
 
 class ObjectStatus(NamedTuple):
-    """The fields of :class:`os.stat_result` that readers need, and the object's version."""
+    """The fields of :class:`os.stat_result` that readers of source files need, and the object's version."""
 
     st_size: int
     st_mtime: float
@@ -35,9 +35,9 @@ class ObjectStatus(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """A path in a container. Objects in *held* are read in exactly that version.
+    """A path in a container. The objects in *held* are read in exactly the version that is held.
 
-    It contains the login, and is sent to workers with their tasks. As text it shows no secret.
+    The path contains the login, and is sent to workers with their tasks. As a string the path shows no secret.
     """
 
     root: StorageRoot = field(repr=False)
@@ -62,7 +62,7 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """The last part of the path; the container's name for the root."""
+        """The last part of the path; for the root, the name of the container."""
         return self.key.rpartition("/")[2] or self.root.address.container
 
     @property
@@ -77,15 +77,15 @@ class ObjectPath:
         return self.parent / name
 
     def relative(self, key: str) -> str:
-        """The name of an object relative to this folder."""
+        """Return the name of the object *key* relative to this folder."""
         return key[len(self.key) + 1 :] if self.key else key
 
     def is_file(self) -> bool:
-        """Whether an object has this name. Cached in the process, because a folder does not become a file."""
+        """Whether an object has this name. The process caches the answer: a folder does not become an object."""
         return bool(self.key) and _is_object(self.root, self.key)
 
     def is_dir(self) -> bool:
-        """Whether an object exists below this place now."""
+        """Whether any object exists below this path now."""
         return next(self.store.objects(self.key), None) is not None
 
     def exists(self) -> bool:
@@ -97,21 +97,24 @@ class ObjectPath:
         return True
 
     def stat(self) -> ObjectStatus:
-        """The current state of the object. Raises FileNotFoundError if it does not exist."""
+        """Return the current state of the object. Raises FileNotFoundError if the object does not exist."""
         found = self.store.stat(self.key)
         seconds = found.modified.timestamp()
         return ObjectStatus(found.size, seconds, int(seconds * 1e9), found.version)
 
     def read_bytes(self) -> bytes:
-        """The complete content of the object. Raises FileNotFoundError if it does not exist."""
+        """Return the complete content of the object. Raises FileNotFoundError if the object does not exist."""
         return self.store.read(self.key)
 
     def create(self, content: bytes) -> str:
-        """Write a new object in one step, and return its ETag. Raises FileExistsError if it exists."""
+        """Write a new object in one step, and return its ETag. Raises FileExistsError if the object exists."""
         return self.store.create(self.key, content)
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
-        """Open the object for random access; all bytes come from one version of it. Raises FileNotFoundError."""
+        """Open the object for random access; all bytes are read from one version of the object.
+
+        Raises FileNotFoundError if the object does not exist.
+        """
         held = self.held.get(self.key)
         if held is None:
             try:
@@ -125,12 +128,15 @@ class ObjectPath:
         return (replace(self, key=found.name) for found in self.store.folders(self.key)[1])
 
     def look(self, start: int = 0, end: int = 0) -> Held:
-        """Read the current state of the object, with the bytes from *start* to *end*. Raises FileNotFoundError."""
+        """Read the current version of the object, with the bytes from *start* to *end*.
+
+        Raises FileNotFoundError if the object does not exist.
+        """
         content, stat = self.store.read_range(self.key, start, end)
         return Held(stat, start, content)
 
     def holding(self, held: Held) -> ObjectPath:
-        """This path with one version of its object fixed: if that was replaced, reading raises ObjectReplaced."""
+        """Return this path with *held* as the version to read. Reading raises ObjectReplaced if it was replaced."""
         return replace(self, held=MappingProxyType({**self.held, held.stat.name: held}))
 
 

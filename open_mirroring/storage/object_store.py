@@ -39,7 +39,7 @@ _NO_CONTAINER = ("ContainerNotFound", "NoSuchBucket", "FilesystemNotFound", "Con
 
 
 class ObjectStat(NamedTuple):
-    """An object as listed or requested. Its *etag* changes whenever it is written again."""
+    """An object as listed or requested. Its *etag* changes whenever the object is written again."""
 
     name: str
     size: int
@@ -48,17 +48,17 @@ class ObjectStat(NamedTuple):
 
     @property
     def version(self) -> str:
-        """A text that differs for every other object or version under this name."""
+        """A string that differs for every other object or version under this name."""
         return f"{self.size}:{self.etag}"
 
 
 class ObjectReplaced(TerminalError):
-    """Another object is now under the name of the one that was to be read: ``SOURCE_REWRITTEN``."""
+    """The error when an object was replaced by another of the same name before it was read: ``SOURCE_REWRITTEN``."""
 
 
 @dataclass(frozen=True)
 class StorageRoot:
-    """A container with its login, which may hold a secret. It is sent to workers with their tasks."""
+    """A container with its login, which may contain a secret. Workers get the container with their tasks."""
 
     address: StorageAddress
     login: Login
@@ -68,10 +68,11 @@ class StorageRoot:
 
 
 class ObjectStore:
-    """The objects of one container; messages name *where* and *connection*.
+    """The objects of one container. Messages show the container (*where*) and the name of the *connection*.
 
-    Every method raises ``ACCESS_DENIED``, ``PLACE_MISSING`` or ``SERVICE_REFUSED`` (terminal), or ``UNREACHABLE``
-    (transient), and errors of the login. Messages never show the address of a call, because it may be signed.
+    Every method raises ``ACCESS_DENIED``, ``PLACE_MISSING`` or ``SERVICE_REFUSED`` (terminal) if storage refuses a
+    call, ``UNREACHABLE`` (transient) if there is no answer, and errors of the login. Messages never show the address
+    of a call, because it may be signed.
     """
 
     def __init__(
@@ -80,7 +81,10 @@ class ObjectStore:
         self._service, self._where, self._connection, self._credentials = service, where, connection, credentials
 
     def objects(self, folder: str) -> Iterator[ObjectStat]:
-        """All objects below a folder (empty: all), unsorted, without empty ones that stand for a folder."""
+        """Return all objects below a folder, unsorted; with an empty *folder*, all objects of the container.
+
+        Empty objects that only represent a folder are left out.
+        """
         with self._our_errors(folder):
             for chunk in self._service.list(folder or None, chunk_size=_LISTED_AT_ONCE):
                 yield from (_stat(one) for one in chunk if one["path"] != folder)
@@ -93,22 +97,22 @@ class ObjectStore:
         return sorted(found["common_prefixes"]), sorted(objects)
 
     def stat(self, name: str) -> ObjectStat:
-        """The current state of an object. Raises FileNotFoundError if it does not exist."""
+        """Return the current state of an object. Raises FileNotFoundError if the object does not exist."""
         with self._our_errors(name):
             return _stat(self._service.head(name))
 
     def read(self, name: str, *, etag: str = "") -> bytes:
-        """The complete content of an object; with *etag*, of that version, else ObjectReplaced is raised.
+        """Return the complete content of an object. Raises FileNotFoundError if the object does not exist.
 
-        Raises FileNotFoundError if it does not exist.
+        With *etag*, raises ObjectReplaced if the object has another version than this one.
         """
         return self._get(name, {}, etag)[0]
 
     def read_range(self, name: str, start: int, end: int, *, etag: str = "") -> tuple[bytes, ObjectStat]:
-        """The bytes from *start* to *end* (at most to the object's end), and the state of the object.
+        """Return the bytes from *start* to *end* (at most to the object's end), and the state of the object.
 
-        Raises FileNotFoundError. Raises ObjectReplaced if *etag* is that of another version, if the object is shorter
-        than *start*, or if it is replaced again and again.
+        Raises FileNotFoundError if the object does not exist. Raises ObjectReplaced if the object has another version
+        than *etag*, if it is shorter than *start*, or if it is replaced again and again.
         """
         if end <= start:
             return b"", self.stat(name)
@@ -136,14 +140,14 @@ class ObjectStore:
             return bytes(found.bytes()), _stat(found.meta)
 
     def create(self, name: str, content: bytes) -> str:
-        """Write a new object in one step, and return its ETag. Raises FileExistsError if it exists."""
+        """Write a new object in one step, and return its ETag. Raises FileExistsError if the object exists."""
         # Only a put in one piece can be conditional: no service has a create mode for multipart uploads.
         with self._our_errors(name):
             etag = self._service.put(name, content, mode="create", use_multipart=False)["e_tag"]
         return _bare(etag)
 
     def delete(self, name: str) -> None:
-        """Remove an object, if it exists."""
+        """Remove an object, if the object exists."""
         try:
             with self._our_errors(name):
                 self._service.delete(name)
@@ -168,13 +172,14 @@ class ObjectStore:
             raise self.our_error(error, name) from None
 
     def credential(self) -> AzureCredential | None:
-        """The current Azure credential; a token is valid for some minutes. None for an access key of S3."""
+        """Return the current Azure credential (a token is valid for some minutes); None for an access key of S3."""
         return None if self._credentials is None else self._credentials()
 
     def our_error(self, error: Exception, name: str) -> MirroringError:
         """Convert an error of obstore or delta-rs into one of ours.
 
-        Only the HTTP status and the service's code are shown: the rest may contain a signed address.
+        The message shows only the HTTP status and the service's code; other parts of the error may contain a signed
+        address.
         """
         from obstore import exceptions as e
 
@@ -237,7 +242,7 @@ class ObjectStore:
 
 @lru_cache(maxsize=64)
 def open_store(root: StorageRoot) -> ObjectStore:
-    """The store of a container; one per process, so that connections and tokens are shared."""
+    """Return the store of a container. A process has one store for each container, to share connections and tokens."""
     where = root.address.text.removesuffix(root.address.path).removesuffix("/") if root.address.path else str(root)
     login = root.login
     if isinstance(login, S3Login):
@@ -270,7 +275,7 @@ def _s3(bucket: str, login: S3Login) -> Service:
         given |= {"endpoint": login.endpoint, "virtual_hosted_style_request": False}
     if login.key_id:
         given["credential_provider"] = s3_credentials(login)
-    # Without it a put in create mode is refused.
+    # Without this option obstore refuses a put in create mode.
     given["conditional_put"] = "etag"
     return S3Store(bucket, client_options=_client(login.endpoint), retry_config=_RETRIES, **given)
 
