@@ -186,7 +186,7 @@ def stem(file: str) -> str:
 
 
 def without_suffix(file: str) -> str:
-    """The name of a data file or metadata file without its last suffix."""
+    """The name of a data file or metadata file without its suffix, such as ``.csv``, ``.csv.gz`` or ``.dfm``."""
     folded = file.lower()
     return next((file[: -len(end)] for end in (*DATA_SUFFIXES, SUFFIX) if folded.endswith(end)), file)
 

@@ -114,7 +114,7 @@ class ChangeTable(JdbcTable):
             raise
 
     def look(self, low: str) -> tuple[int | None, RowsSeen]:
-        """The highest ``change_seq``, None if there is none; and the numbers of rows below *low* and from it on."""
+        """The highest ``change_seq``, None if there are no rows; and the row counts below *low* and from *low* on."""
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
         below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"
@@ -242,9 +242,9 @@ def sequence_text(number: int) -> str:
 
 
 def changes_query(dialect: Dialect, table: str, structure: Structure, special: Mapping[str, str]) -> str:
-    """A change table as an SQL subquery: its columns as exact strings ``c0``, ``c1``, …
+    """A change table as an SQL subquery, whose columns are exact strings with the names ``c0``, ``c1`` and so on.
 
-    *special* maps aliases to further columns, unconverted.
+    *special* maps aliases to columns of the change table that are added without conversion.
     """
     texts = [
         f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS char(1))'} AS c{at}"
