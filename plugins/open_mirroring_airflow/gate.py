@@ -64,7 +64,7 @@ def hold_note(held: dict[str, str]) -> str:
 
 
 def error_event(error: MirroringError) -> dict[str, Any]:
-    """An error as a dict of JSON values, in which a trigger can send it to the task that waits for it."""
+    """Converts an error to a dict of JSON values, so that a trigger can send the error to its task."""
     kind = "transient" if isinstance(error, TransientError) else "terminal"
     fields = {"code": error.code, "what": error.what, "where": error.where, "next_step": error.next_step}
     return {"error": {"kind": kind, **fields}}

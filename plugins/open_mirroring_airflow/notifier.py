@@ -16,9 +16,9 @@ _SECONDS = 10
 
 
 class AlreadySent(TerminalError):
-    """An error with which an earlier run failed, too, and about which that run already sent a message.
+    """An error with which an earlier run failed, too, and about which the earlier run already sent a message.
 
-    No second message is sent for it.
+    The message about this run is written into the task's log, but not posted.
     """
 
 
@@ -45,7 +45,7 @@ class MirrorNotifier(BaseNotifier):
         super().__init__(context)
 
     def notify(self, context: Context) -> None:
-        """Writes the message into the task's log, and posts it."""
+        """Writes the message into the task's log, and posts it unless the run failed with :class:`AlreadySent`."""
         message = self.message(context)
         # Airflow folds what is logged after a failure: the end of its group first, so that it is seen at once.
         self.log.info("::endgroup::")

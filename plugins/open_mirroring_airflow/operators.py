@@ -128,7 +128,7 @@ class ProveOperator(OpenMirroringSparkOperator):
 
 
 class DeepCheckOperator(OpenMirroringSparkOperator):
-    """Compare the ledger with every published file, by rows and digests.
+    """Compare all published files with the ledger and the change log, by rows and digests.
 
     The DAG has no task after this one, so this task itself fails for tables with losses, as for stopped tables.
     """
@@ -331,7 +331,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
 
 
 class CorrectOperator(ApprovedOperator):
-    """Reads rows that a proof found to differ from the source again, into the change log.
+    """Reads the rows that differ according to a proof from the source again, into the change log.
 
     Each proof is corrected once (G-45).
     """

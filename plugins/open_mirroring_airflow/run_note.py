@@ -33,7 +33,7 @@ _RED = ("failed", "upstream_failed")
 
 
 def noted(execute: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates an operator's ``execute``: the lines in ``self.said`` are stored for the task's note, even if it fails.
+    """Decorates an operator's ``execute``: the lines in ``self.said`` become the task's note, even if the task fails.
 
     An error becomes the first line. The lines are stored before the task fails, because the run may end at that
     moment. Airflow's users see the note, so an error from outside the product is shown only by its type.

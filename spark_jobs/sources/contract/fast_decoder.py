@@ -52,7 +52,7 @@ class Taken(NamedTuple):
 class FastDecoder(Protocol):
     """Decodes most messages of blocks.
 
-    It caches column lists and ids it has seen, so use one instance for many blocks.
+    A fast decoder caches the column lists and ids in messages, so use one instance for many blocks.
     """
 
     def take(self, block: Any) -> Taken:

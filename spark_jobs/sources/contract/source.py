@@ -151,9 +151,10 @@ class Format(ABC):
 
     @property
     def load(self) -> str:
-        """The setting ``source.load`` as epoch of log positions, in a format whose messages name no stream (G-01).
+        """The epoch of log positions in Qlik's formats: the setting ``source.load`` (G-01).
 
-        It names the Qlik full load to which the changes belong; empty in a format whose messages name their stream.
+        The setting names the Qlik full load to which the changes belong. Empty in the format of change events, whose
+        messages name their epoch.
         """
         return ""
 
@@ -264,7 +265,7 @@ class Transport(ABC):
     def retained(self) -> Mapping[str, tuple[int, int]]:
         """For each partition the first offset that the broker has kept, and the end offset.
 
-        Empty for a source that deletes nothing by retention.
+        Empty for a source that does not delete data after some time.
         """
         return {}
 

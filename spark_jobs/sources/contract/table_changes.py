@@ -35,8 +35,8 @@ from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
 class TableEvent(NamedTuple):
     """A message whose table is known.
 
-    *epoch* identifies the stream (one enabling of streaming at the source) to which the change belongs; *content* is
-    the part of the message that the format needs for position and rows.
+    *epoch* is the id of the stream (one enabling of streaming at the source) to which the change belongs; *content* is
+    the part of the message from which the format reads position and rows.
     """
 
     epoch: str

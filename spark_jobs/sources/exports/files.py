@@ -162,7 +162,7 @@ def export_columns(
     """The mirrored columns of a file with their types, in the file's order.
 
     *types* are the SQL types under `types` of `initial_load` in the mirror file. Columns in *gone* may be missing.
-    Raises ``LOAD_INVALID`` for missing or duplicate columns and for columns whose type is unknown.
+    Raises ``LOAD_INVALID`` for missing or duplicate columns, and for columns of a CSV file that *types* does not name.
     """
     path = export.path(file)
     with reading(path):
@@ -280,7 +280,7 @@ class ExportRows:
 
 
 def refused(failure: Failure, where: str) -> TerminalError:
-    """The error for a row of an export that cannot be read: then no row of the initial load is published."""
+    """The error for a row of an export whose value does not fit: then no row of the initial load is published."""
     return TerminalError(
         failure.code,
         failure.reason,

@@ -131,7 +131,11 @@ class Broker:
         return self._made(AdminClient, {})
 
     def results(self, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
-        """The results of an admin client's requests; an error that no retry fixes is raised before the timeout."""
+        """The results of an admin client's requests.
+
+        An error that no retry fixes is raised at once, before the timeout. *where* names in an error what was
+        requested.
+        """
         deadline = time.monotonic() + self._place.timeout_seconds
         found: dict[Key, Any] = {}
         for key, future in futures.items():

@@ -184,9 +184,9 @@ def _cut(name: str, start: int, end: int, most: int) -> list[BoundRange]:
 
 
 def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
-    """For each ``topic/partition`` the offset of the first message not older than *moment*.
+    """For each ``topic/partition`` the offset of the first message that is not older than *moment*.
 
-    If a partition has no such message, its end offset.
+    For a partition without such a message it is the end offset.
     """
     broker = Broker(place)
     ends = {f"{t.name}/{n}": end for t in broker.topics() for n, end in t.end.items()}

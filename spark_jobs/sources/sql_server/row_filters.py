@@ -1,6 +1,7 @@
 """Decides the condition `where` of a table in the mirror file for typed rows, column by column (G-193).
 
-Initial loads, changes and proofs decide by the same typed values. So a row is mirrored or not, wherever it comes from.
+Initial loads, changes and proofs decide by the same typed values. So the decision about a row does not depend on where
+the row was read.
 """
 
 from __future__ import annotations

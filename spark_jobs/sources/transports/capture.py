@@ -184,7 +184,8 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
 
     A new file has to follow the bound files of its partition, or, if none is bound, the partition's first file. Only
     files with documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` have an order. Empty files and repeated
-    numbers are no gaps. The file after a damaged file is assumed to follow it.
+    numbers are no gaps. The numbers in a damaged file are unknown, so there is no gap between a damaged file and the
+    next file.
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):
