@@ -332,9 +332,10 @@ class MessageTransport(Transport):
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> MessageTransport:
-        """A copy that checks, while it reads, that files or topics are those that were bound.
+        """A copy that checks, while it reads, that files or topics are the ones assigned to the batch.
 
-        *bound* returns the bound ends by name, *files* returns the bound versions of files from the ledger.
+        *bound* returns for each name how far it belongs to batches; *files* returns the versions of files from the
+        ledger.
         """
         return self
 
@@ -359,7 +360,7 @@ class MessageTransport(Transport):
 
     @abstractmethod
     def read(self, bound: BoundRange) -> Iterator[Any]:
-        """Reads the messages of one bound range in their order, as input of the decoder."""
+        """Reads the messages of one range of a batch in their order, as input of the decoder."""
 
     def blocks(self, bound: BoundRange) -> Iterator[Any] | None:
         """Reads a range in blocks for the fast path; damage at the end of the range comes last.
@@ -372,7 +373,7 @@ class MessageTransport(Transport):
 def longest(ranges: Iterable[BoundRange]) -> list[BoundRange]:
     """Removes ranges that are part of another range.
 
-    A file that grew may have been bound completely several times, with a larger range each time.
+    A file that grew may have been assigned completely to several batches, with a larger range each time.
     """
     kept: list[BoundRange] = []
     for bound in sorted(set(ranges), key=lambda b: (b.name, b.start, -b.end)):

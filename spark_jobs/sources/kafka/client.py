@@ -285,7 +285,7 @@ def _token_may_come(text: str) -> bool:
 
 
 def recreated(what: str, where: str) -> TerminalError:
-    """The error for a topic that was deleted and created again after its offsets were bound."""
+    """The error for a topic that was deleted and created again after its offsets were assigned to a batch."""
     return TerminalError("MESSAGES_LOST", what, where=where, next_step=_RECREATED_NEXT_STEP)
 
 

@@ -149,7 +149,10 @@ class KafkaTopics(MessageTransport):
 
 
 def expecting(place: KafkaPlace, bound: Mapping[str, int]) -> KafkaPlace:
-    """*place* with the bound ids of the topics, so that reading a range proves that the topic is still the same."""
+    """*place* with the topics' ids from the ledger, so that reading proves that the topics are still the same.
+
+    *bound* contains these ids.
+    """
     ids = [(t, name.removeprefix(f"{t}#")) for t in place.topics for name in bound if name.startswith(f"{t}#")]
     return place._replace(ids=tuple(ids))
 

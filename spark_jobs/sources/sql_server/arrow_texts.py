@@ -60,7 +60,8 @@ def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
 def beyond_exact(values: pa.Array, parsed: SqlType) -> pa.Array | None:
     """For each value, whether it may stand for more than one number of the SQL type *parsed*.
 
-    A large integer does if the type is a float, and a float does if the type is exact. None if both are equally exact.
+    A large integer may if *parsed* is a float type, and a large float may if *parsed* is an exact type. The result is
+    None if the values' type and *parsed* are equally exact.
     """
     if pa.types.is_integer(values.type) and parsed.name in ("float", "real"):
         most = _FLOATS["float" if parsed.single else "double"][0]

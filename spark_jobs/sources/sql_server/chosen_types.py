@@ -34,8 +34,8 @@ _MOST_DIGITS = 38
 def landed_as(sql_type: str, chosen: str | None) -> str:
     """The landing type of a column with the source type *sql_type*.
 
-    It is *chosen*, the column's type under `types` of the table in the mirror file; if None, the landing type of
-    *sql_type*.
+    *chosen* is the column's type under `types` of the table in the mirror file, and is the result unless it is None.
+    If *chosen* is None, the result is the landing type of *sql_type*.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` if *sql_type* cannot be mirrored, or if *chosen* would always lose

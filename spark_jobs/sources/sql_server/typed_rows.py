@@ -92,7 +92,8 @@ def type_rows(
 def key_types(columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]) -> dict[str, str]:
     """For each column, the type by which its string in a canonical key is read.
 
-    It is the type at the source if the column lands as that type lands; else the type as which the column lands.
+    If the column lands as the landing type of its source type, the string is read by the source type. If it lands as
+    another type, the string is read by this landing type. *types* are the source types of the *keys*.
     """
     landed = {column.name: type_of_landed_key(column.type) for column in columns if not column.content}
     lands = {column.name: column.type for column in columns}

@@ -53,7 +53,7 @@ _WORTH_BYTES = 2**18
 class MessageFiles(MessageTransport):
     """The transport of a file or a folder of files that contain messages.
 
-    *files* is the state of the files when they were bound; it is used in object storage only.
+    *files* is the state of the files when the ledger assigned them to a batch; it is used in object storage only.
     """
 
     path: Place
@@ -67,7 +67,7 @@ class MessageFiles(MessageTransport):
         return self.path.parent if self.path.is_file() else self.path
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """The files of the folder. *bound* is how far each file is bound."""
+        """The files of the folder. *bound* is how far each file belongs to batches."""
         return list_source_files(self.path, self.suffixes, was_read=bool(bound))
 
     @abstractmethod
@@ -78,7 +78,7 @@ class MessageFiles(MessageTransport):
 
     @abstractmethod
     def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """The messages of a bound range of a file that exists."""
+        """The messages of a range of a batch, in a file that exists."""
 
     def grows(self, name: str) -> bool:
         """Whether lines may be appended to the file *name* after it was read.

@@ -224,7 +224,7 @@ def versions_of(
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
 ) -> dict[str, FileVersion]:
-    """The versions of files to store in the ledger: of files that are bound, or that will be bound with *ranges*.
+    """The versions to store in the ledger, of files that belong to batches or will with *ranges*.
 
     Empty if *seen*, the last known versions, is None.
     """
@@ -246,9 +246,9 @@ def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[It
 
 
 def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> list[BoundRange]:
-    """An empty range for each missing file that was not bound completely.
+    """An empty range for each file that disappeared before all of it belonged to batches.
 
-    *seen* are the last known versions of files, with their sizes.
+    *seen* are the last known versions of files, with their sizes. *bound* is how far each file belongs to batches.
     """
     there = {file.name for file in listed.files}
     gone = [name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name]]
@@ -277,10 +277,10 @@ def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
 
 
 def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_once: bool = False) -> Place:
-    """The folder from which a bound file can be read, in its bound version only (S-06).
+    """The folder from which a bound file (one that belongs to a batch) can be read, in its bound version only (S-06).
 
-    If the object in the store was replaced, it is accepted if its bound part is unchanged. *at_once*: the complete
-    range is fetched before it is read.
+    If the object in the store was replaced, the new object is accepted if its bound part is unchanged. *at_once*: the
+    complete range is fetched before it is read.
     """
     if isinstance(folder, Path) or file is None or bound.start == bound.end:
         return folder
@@ -313,7 +313,7 @@ def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
 
 
 def open_source(path: Place) -> IO[bytes]:
-    """Opens a bound file for reading.
+    """Opens a file that belongs to a batch for reading.
 
     Raises ``SOURCE_REWRITTEN`` if the file no longer exists, ``ACCESS_DENIED`` if it may not be read.
     """
@@ -344,7 +344,7 @@ def files_within(folder: Place, ranges: Iterable[BoundRange], interval: Interval
 
 
 def files_bound_before(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-    """The bound ranges of files whose time is in the interval, and the names of files that no longer exist.
+    """The ranges of batches that are in files whose time is in the interval, and the names of missing files.
 
     The time of a file is in its name, as in files of Event Hubs Capture, or else that of the last write. A missing
     file without a time in its name counts as one of the interval.

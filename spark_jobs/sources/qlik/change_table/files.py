@@ -87,7 +87,7 @@ class ChangeFiles(MessageTransport):
         unloaded: the mirrored tables that have no initial load.
         timeout_hours: how long a data file may wait for its metadata file, and a metadata file for its data file
             (T-42).
-        files: the state of the files when they were bound; used in object storage only.
+        files: the state of the files when the ledger assigned them to a batch; used in object storage only.
         encoding: the encoding of text files without a byte order mark (T-46).
     """
 

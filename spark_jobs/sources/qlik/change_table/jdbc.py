@@ -145,7 +145,7 @@ class ChangeTables(QueriedTransport):
         return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
 
     def slice_of(self, bound: BoundRange) -> Slice:
-        """The rows of a change table that a bound range identifies.
+        """The rows of a change table that *bound*, a range of a batch, identifies.
 
         Raises ``TABLE_REDECLARED`` if the range belongs to a table that the mirror file no longer names.
         """
@@ -368,7 +368,7 @@ class ChangeTables(QueriedTransport):
 
 @dataclass(frozen=True)
 class SliceTask:
-    """The work of one Spark task: reads and decodes a bound range of one change table."""
+    """The work of one Spark task: reads and decodes one range of one change table."""
 
     origin: str
     at: int

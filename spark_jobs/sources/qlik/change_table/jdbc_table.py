@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """The rows of a change table that one bound range identifies: a partition, or ``low <= change_seq < high``."""
+    """The rows of a change table that one range identifies: a partition, or ``low <= change_seq < high``."""
 
     source: str
     origin: str

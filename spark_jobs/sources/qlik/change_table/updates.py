@@ -154,8 +154,9 @@ def absent_columns(
 ) -> tuple[Values, frozenset[int]]:
     """Completes an UPDATE that leaves columns out (T-32). Returns all values, and the indexes that stay unknown.
 
-    A NULL in *after* is a value if the mask names its column. If the mask does not name the column, its value is taken
-    from the before image.
+    *changed* are the indexes of the columns that the change mask names; None if there is no mask. A NULL in *after* is
+    a value if its index is in *changed*. For any other NULL the value is taken from the before image, *before*; it
+    stays unknown for a large object, without mask, and if *before* has no value.
     """
     absent: set[int] = set()
     values = list(after)

@@ -37,7 +37,10 @@ _MEMBERS = ("ordinal", "type", "length", "precision", "scale", "primaryKeyPositi
 
 
 class Unfit(NamedTuple):
-    """A schema in a registry that wrote no change messages (K-62), with its table if a Qlik task named the table."""
+    """A schema in a schema registry by which no change messages were written (K-62).
+
+    *table* is the schema's table if a Qlik task named the table, else None.
+    """
 
     reason: str
     table: str | None
@@ -245,9 +248,9 @@ def derived_structure(topic: str, schema_id: str, table: str, version: int, avro
 
 
 def unfit_schema(number: int, kind: str, text: str) -> SourceSchema:
-    """A record for the ledger of a registry's schema that wrote no change messages.
+    """A record for the ledger of a schema in a schema registry by which no change messages were written.
 
-    It is kept because a later version of the decoder may be able to read it.
+    The record is kept because a later version of the decoder may be able to read the schema.
     """
     return SourceSchema("", registry_id(number), "", number, json.dumps({_TYPE: kind, _REGISTERED: text}))
 
