@@ -82,10 +82,7 @@ def marks(ledger: LedgerReader) -> dict[str, Mark]:
 
 
 def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: Iterable[str]) -> list[PublishedFiles]:
-    """The files of *tables* that were published after :func:`marks` returned *before*.
-
-    Tables without new files are left out.
-    """
+    """The files of *tables* published after :func:`marks` returned *before*; omits tables without new files."""
     found = []
     states = ledger.tables()
     for source in sorted(set(tables) & states.keys()):
@@ -173,10 +170,7 @@ def _joined(pieces: Iterable[PublishedFiles]) -> list[PublishedFiles]:
 
 
 def operator_lineage(mirror: Mirror, published: Sequence[PublishedFiles]) -> OperatorLineage[Any, Any]:
-    """OpenLineage inputs (source tables) and outputs (mirrored tables) for the files in *published*.
-
-    Outputs contain the number of published rows and files.
-    """
+    """OpenLineage inputs (source tables), and outputs (mirrored tables with row and file counts)."""
     # The provider is no requirement: whoever calls this is the provider itself.
     from airflow.providers.common.compat.openlineage.facet import (
         Dataset,

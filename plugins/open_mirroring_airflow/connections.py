@@ -114,10 +114,7 @@ def _found(name: str, file: Path, known: Known | None = None) -> Any:
 
 
 def content(found: Any) -> dict[str, Any]:
-    """The fields of an Airflow connection that are not empty, for Airflow's JSON form.
-
-    The fields contain secrets: never print them.
-    """
+    """The fields of an Airflow connection that are not empty. They contain secrets: never print them."""
     names = ("conn_type", "host", "port", "login", "password", "schema", "extra")
     return {name: value for name in names if (value := getattr(found, name)) not in (None, "")}
 

@@ -331,10 +331,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
 
 
 class CorrectOperator(ApprovedOperator):
-    """Reads the rows that differ according to a proof from the source again, into the change log.
-
-    Each proof is corrected once (G-45).
-    """
+    """Reads again, into the change log, the rows that a proof found to differ; each proof is corrected once (G-45)."""
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """Raises a transient error, so that Airflow retries the task: the rows could not be read now."""

@@ -1,7 +1,4 @@
-"""The task that asks the gate, the check before publishing, and waits until a table may be published.
-
-The time to wait is limited.
-"""
+"""The task that asks the gate, the check before publishing, and waits a limited time until a table may publish."""
 
 from __future__ import annotations
 

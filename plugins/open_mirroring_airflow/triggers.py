@@ -114,10 +114,7 @@ class ResetTrigger(_Looking):
 
 
 def may_go_on(mirror: Mirror, url: str, table: str, stage: str, zone: ZoneAddress) -> bool:
-    """Whether the reset of a table can continue after *stage*.
-
-    Reads ledger and target, and blocks until both have answered.
-    """
+    """Whether a table's reset can continue after *stage*; blocks until ledger and target have answered."""
     from open_mirroring.ledger import open_ledger
     from open_mirroring.operate.reset_driver import ResetDriver
 

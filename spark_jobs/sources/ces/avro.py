@@ -111,10 +111,7 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
-    """The fields of the inner Avro record ``data``.
-
-    The record is read by the first of :data:`DATA_SCHEMAS` that matches all of its bytes.
-    """
+    """The fields of the inner Avro record ``data``, read by the first matching schema in :data:`DATA_SCHEMAS`."""
     reasons = []
     for schema in DATA_SCHEMAS:
         try:

@@ -115,10 +115,7 @@ class ColumnList(RowColumns):
         return text, self._written(image, tuple(c.name for c in sent))
 
     def spelled(self, name: str, value: str | None) -> str | None:
-        """The value *value* of the column *name* as the change log stores it.
-
-        A binary value in base64 becomes hexadecimal; any other value is unchanged.
-        """
+        """A value of the column *name* as the change log stores it: base64 becomes hexadecimal."""
         if value is None or name not in self.base64:
             return value
         try:
@@ -131,10 +128,7 @@ class ColumnList(RowColumns):
         return self._written(image, self.kept)
 
     def write_old(self, image: Image) -> str:
-        """The JSON of a row before a change.
-
-        A large object that is NULL is omitted, because the source may not have sent the large object (C-71).
-        """
+        """The JSON of a row before a change, without large objects that are NULL: they may not be sent (C-71)."""
         sent = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, sent)
 

@@ -32,10 +32,7 @@ def refuse_missing_codec(error: BaseException) -> None:
 
 
 def only_record(datum: bytes, schema: Any) -> dict[str, Any]:
-    """The one record that *datum* contains, read by *schema*.
-
-    Raises one of :data:`UNREADABLE` if the bytes are not exactly one record.
-    """
+    """The one record in *datum*, read by *schema*. Raises one of :data:`UNREADABLE` if it is not exactly one."""
     stream = io.BytesIO(datum)
     record: Any = fastavro.schemaless_reader(stream, schema, None)
     if stream.tell() != len(datum):

@@ -65,10 +65,7 @@ class TableNames:
         self._spelled = {_folded(name): name for name in mirrored}
 
     def meant_by(self, name: str) -> str | None:
-        """The mirrored table whose name equals *name* apart from case, outer blanks or invisible characters.
-
-        None if there is no such table.
-        """
+        """The mirrored table with this name apart from case, outer blanks and invisible characters, or None."""
         return self._spelled.get(_folded(name))
 
     def refuse_other_case(self, name: str) -> None:

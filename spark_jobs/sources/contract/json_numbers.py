@@ -15,10 +15,7 @@ _NUMBER = re.compile(r"-?0*([0-9]*)\.?([0-9]*)(?:[eE].*)?")
 
 
 class JsonNumber(str):
-    """The exact text of a JSON number with fraction or exponent.
-
-    It is a class of its own to be different from a JSON string with the same text.
-    """
+    """The exact text of a JSON number with fraction or exponent; a class of its own, to differ from JSON strings."""
 
     __slots__ = ()
 

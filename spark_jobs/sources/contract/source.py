@@ -171,10 +171,7 @@ class Format(ABC):
         """
 
     def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
-        """The tables that the known structures *schemas* describe.
-
-        Empty in a format whose messages contain the structure of their table.
-        """
+        """The tables in the known structures *schemas*; none if a format's messages contain their structure."""
         return iter(())
 
     def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[Structure]]:
@@ -274,10 +271,7 @@ class Transport(ABC):
         return SourceReport()
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
-        """The position from which the next run may read changes of the table *source* again (T-18).
-
-        None if the next run reads no changes again.
-        """
+        """The position from which the next run reads changes of *source* again (T-18); None if it reads none again."""
         return None
 
     def counts_as_bound(self, name: str) -> bool:

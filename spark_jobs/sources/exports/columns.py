@@ -142,10 +142,7 @@ def _held(kind: pa.DataType) -> list[str]:
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
-    """Converts the values of one exported column to the type of *field*.
-
-    Values that do not fit become failures in *bad*, by their index in *values*.
-    """
+    """Converts exported values to the type of *field*; adds the ones that do not fit to *bad*, by index."""
     array = _plain(values)
     if column.sql_type is not None and pa.types.is_string(array.type):
         return _read_texts(array, column.sql_type, field, bad)

@@ -131,10 +131,7 @@ def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
-    """Splits a file into pieces of at most about *max_rows* and *max_bytes*.
-
-    Only Parquet files are split, between row groups; any other file is one piece.
-    """
+    """Splits a Parquet file between row groups, into pieces of about these sizes; any other file is one piece."""
     path = export.path(file)
     with reading(path):
         status = path.stat()

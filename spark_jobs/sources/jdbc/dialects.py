@@ -111,10 +111,7 @@ Keys = Sequence[Sequence[str]]
 
 
 def dialect_of(connection: Connection) -> Dialect:
-    """The dialect for the type of a connection, ``postgres`` or ``mssql``.
-
-    Raises ``CONNECTION_INVALID`` for any other type.
-    """
+    """The dialect for the connection type ``postgres`` or ``mssql``; ``CONNECTION_INVALID`` for any other type."""
     dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
     if connection.conn_type not in dialects:
         raise invalid(connection.name, "its conn_type is neither postgres nor mssql")
@@ -122,10 +119,7 @@ def dialect_of(connection: Connection) -> Dialect:
 
 
 def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> str:
-    """The SQL condition that selects the rows of the chunk *part* by the quoted *column*.
-
-    Each row of the table is in exactly one chunk.
-    """
+    """The SQL condition of the chunk *part* on the quoted *column*; each row of the table is in exactly one chunk."""
     limits = []
     if part.low is not None:
         limits.append(f"{column} >= {dialect.bound(kind, part.low)}")

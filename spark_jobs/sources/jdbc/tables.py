@@ -118,10 +118,7 @@ class JdbcTable:
         self.keys_at_once = self._dialect.keys_at_once
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
-        """The mirrored columns, with types, in the table's order.
-
-        Columns in *gone* were dropped at the source, and may be missing.
-        """
+        """The mirrored columns, with types, in the table's order; columns in *gone* were dropped and may be missing."""
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         found = sorted(lines, key=lambda line: line["place"])
         if not found:

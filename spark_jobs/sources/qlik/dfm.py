@@ -168,10 +168,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def check_file(dfm: Dfm, file: str) -> None:
-    """Raises a Refusal if the metadata file *dfm* does not describe the data file *file*.
-
-    Extensions in metadata files vary, and are ignored.
-    """
+    """Raises a Refusal if *dfm* does not describe the data file *file*; extensions vary, and are ignored."""
     if stem(dfm.file.rpartition("/")[2]) != stem(file):
         raise Refusal(
             "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file next to it is {shown(file)}"

@@ -18,10 +18,7 @@ SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row the compact JSON object of the names, each with the string of its column or null.
-
-    There must be at least one column.
-    """
+    """For each row the compact JSON object of names and their strings or null; at least one column is needed."""
     return _in_a_row("{", [_encode(name).decode() + ":" for name in names], columns, "}")
 
 

@@ -54,17 +54,11 @@ class RowColumns:
             return f"the key column {shown(name)}: {error}"
 
     def key_converter(self, name: str) -> Callable[[str], str]:
-        """A function that converts strings of the key column *name* to canonical form.
-
-        Binary values must be hexadecimal already.
-        """
+        """A function that converts the key column's strings, binary ones in hexadecimal, to canonical form."""
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
-        """The canonical strings of the key columns.
-
-        Raises a Refusal if a key column is missing, NULL, or not valid.
-        """
+        """The canonical strings of the key columns. Raises a Refusal if a key column is missing, NULL, or not valid."""
         texts = []
         for name, convert in self._key:
             if isinstance(convert, str):

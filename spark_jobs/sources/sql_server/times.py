@@ -53,10 +53,7 @@ def date_text(text: str) -> str:
 
 
 def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
-    """A function that reads strings of the timestamp type *parsed*.
-
-    It returns times in UTC, with zone, and raises ValueError for any other string.
-    """
+    """A function that reads strings of a timestamp type as times with zone UTC; ValueError for any other."""
     with_offset = parsed.name == "datetimeoffset"
     digits = _digits(parsed)
 

@@ -190,10 +190,7 @@ def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array
 
 
 def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    """Types one column of strings.
-
-    Rows that fail are NULL in the result, and are added to *bad* under their number in *index*.
-    """
+    """Types one column of strings. Rows that fail become NULL, and are added to *bad* under their *index*."""
     # A value is read by its type when it was logged. The column may be wider now (G-65), or land as another type
     # (G-110).
     if pa.types.is_string(field.type) and not _is_text(sql_type):

@@ -53,10 +53,7 @@ _SINCE = timedelta(days=1)
 
 @dataclass(frozen=True)
 class CaptureFiles(MessageFiles):
-    """The transport of Event Hubs Capture; each file is read completely.
-
-    Files after a gap in the numbers wait (C-93).
-    """
+    """Files of Event Hubs Capture, each read completely; files after a gap in the numbers wait (C-93)."""
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
     lists_all: bool = False

@@ -42,10 +42,7 @@ class Values(NamedTuple):
 
 
 def document_codec(file: IO[bytes] | GzipFile) -> str | None:
-    """The encoding of a document; None for a file with one message per line.
-
-    Afterwards *file* is at its beginning again.
-    """
+    """The encoding of a document; None for a file with one message per line. Rewinds *file* to its beginning."""
     file.seek(0)
     # Of a truncated compressed file, the part that can be decompressed.
     head = file.read1(_HEAD) if isinstance(file, GzipFile) else file.read(_HEAD)

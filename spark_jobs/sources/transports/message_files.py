@@ -81,10 +81,7 @@ class MessageFiles(MessageTransport):
         """The messages of a range of a batch, in a file that exists."""
 
     def grows(self, name: str) -> bool:
-        """Whether lines may be appended to the file *name* after it was read.
-
-        A file that does not grow is read completely.
-        """
+        """Whether lines may be appended to the file *name* after it was read; any other file is read completely."""
         return False
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
@@ -173,10 +170,7 @@ class MessageFiles(MessageTransport):
 
 @dataclass(frozen=True)
 class LineFiles(MessageFiles):
-    """The transport of JSON lines.
-
-    A plain file may grow: its complete new lines are read, and an incomplete line waits.
-    """
+    """The transport of JSON lines. A plain file may grow: new complete lines are read, an incomplete line waits."""
 
     layout: json_lines.Layout
     offset_gaps: OffsetGaps = "lost"

@@ -199,7 +199,7 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
 
 
 def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether the bound part of a file, up to byte *start*, has another content than in the version *seen* (G-32)."""
+    """Whether the part of a file that belongs to batches, up to byte *start*, differs from what was *seen* (G-32)."""
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version:
         return False

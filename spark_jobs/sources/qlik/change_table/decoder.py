@@ -229,10 +229,7 @@ class QlikChangeTableDecoder(Decoder):
         return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
 
     def layout(self, structure: Structure) -> RowLayout | Refusal | None:
-        """The layout of the rows of a structure.
-
-        A Refusal if such rows cannot be read; None if their table is not mirrored.
-        """
+        """The layout of a structure's rows, or why they are unreadable; None if the table is not mirrored."""
         # Rows of one file share their structure: comparing it by identity avoids hashing all its columns.
         if self._latest is not None and self._latest[0] is structure:
             return self._latest[1]

@@ -328,10 +328,7 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
-    """The canonical keys of *rows*, and for each key whether it is certain.
-
-    None if the types of the key columns allow no certainty.
-    """
+    """The canonical keys of *rows*, and whether each is certain; None if the key's types allow no certainty."""
     proven = np.ones(len(rows), bool)
     columns, converters = [], layout.key_converters
     for at in layout.key_in_order:

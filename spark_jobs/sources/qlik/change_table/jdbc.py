@@ -377,10 +377,7 @@ class SliceTask:
     log: Callable[[int], BlockLog]
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
-        """Decodes batches of strings and writes the rows to the change log.
-
-        Returns the result of :meth:`BlockLog.finish`.
-        """
+        """Decodes batches and writes their rows to the change log. Returns the result of :meth:`BlockLog.finish`."""
         decoding = self.log(self.at)
         add = cut_blocks(self.origin, self.structure, self.prefix, decoding.take_block)
         for batch in batches:

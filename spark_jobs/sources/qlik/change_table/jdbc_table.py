@@ -89,10 +89,7 @@ class ChangeTable(JdbcTable):
         return bool(self._columns)
 
     def in_another_case(self) -> str | None:
-        """The name of a table that differs from this change table's name in upper or lower case only (T-62).
-
-        None if there is no such table.
-        """
+        """The name of a table whose name differs from this one in case only (T-62); None if there is none."""
         lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
         names = (f"{line['schema']}.{line['name']}" for line in lines)
         return next((name for name in names if name != self.name), None)
@@ -135,10 +132,7 @@ class ChangeTable(JdbcTable):
         return int(text), RowsSeen(low, lower, number - lower)
 
     def rows_of_partitions(self) -> dict[str, PartitionRows]:
-        """Row count, lowest and highest ``change_seq`` of each partition.
-
-        The empty name is for rows without a partition.
-        """
+        """Row count, lowest and highest ``change_seq`` by partition; "" is for rows without partition."""
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         counts = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
         query = f"SELECT {counts} FROM {self._table()} GROUP BY {name}"
@@ -165,10 +159,7 @@ class ChangeTable(JdbcTable):
     def read_slices(
         self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
     ) -> list[bytes]:
-        """Runs *work* over the exact strings of each slice, one Spark task for each slice.
-
-        Returns the results in order.
-        """
+        """Runs *work* over the exact strings of each slice, in one Spark task each. Returns results in order."""
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
         names = [f"c{at}" for at in range(len(structure.columns))]

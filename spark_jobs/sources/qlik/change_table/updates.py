@@ -261,10 +261,7 @@ class Together:
 
 
 def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
-    """The operation and the ``change_seq`` of a row.
-
-    Raises a Refusal if one of the two is not valid.
-    """
+    """The operation and the ``change_seq`` of a row. Raises a Refusal if one of the two is not valid."""
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     is_number = sequence.isascii() and sequence.isdigit()
     if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):

@@ -88,10 +88,7 @@ class DataSchema:
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
-        """The values of ``data`` or ``beforeData`` by column, as strings of the change log.
-
-        Raises ValueError for an invalid value.
-        """
+        """The values of ``data`` or ``beforeData`` as the change log's strings; ValueError for an invalid value."""
         image: dict[str, str | None] = {**values}
         name = ""
         try:
@@ -109,10 +106,7 @@ data_schema = lru_cache(maxsize=512)(DataSchema)
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
-    """Reads the one record that *datum* contains.
-
-    Raises a Refusal, which calls the record *what*, if the bytes are not exactly one record.
-    """
+    """Reads the record in *datum*; raises a Refusal, which names the record *what*, if it is not exactly one."""
     try:
         return only_record(datum, schema)
     except UNREADABLE as error:

@@ -39,10 +39,7 @@ class Rows(NamedTuple):
 
 
 class AvroColumns:
-    """Reads Avro records of one schema, without logical types.
-
-    Record *i* is in *content* from ``starts[i]`` to ``ends[i]``.
-    """
+    """Reads Avro records of one schema, without logical types: record *i* is ``content[starts[i]:ends[i]]``."""
 
     def __init__(self, schema: Any, content: bytes, starts: Places, ends: Places) -> None:
         self._bytes = np.frombuffer(content + _PADDING, np.uint8)

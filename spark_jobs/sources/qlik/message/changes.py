@@ -28,10 +28,7 @@ class MessageContext(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """The change mask and the column mask of a message; a mask that the message does not have is None.
-
-    Bit *n* of a mask is the column with ordinal *n* + 1.
-    """
+    """The change mask and column mask of a message: bit *n* is the column with ordinal *n* + 1; None for no mask."""
 
     change: int | None
     column: int | None

@@ -143,10 +143,7 @@ class Structure:
 
     @property
     def sender(self) -> str:
-        """The Qlik task that the namespace of the writer schema names (K-82).
-
-        Empty if the structure comes from a metadata message.
-        """
+        """The Qlik task in the namespace of the writer schema (K-82); empty if a metadata message announced it."""
         return "" if self.is_described or self.avro.table != self.table else SERVER_UNKNOWN + self.avro.task
 
     @property
@@ -276,10 +273,7 @@ def _named_by_task(text: str) -> str | None:
 
 
 def registry_schema(number: int, table: str, version: int, avro: str) -> SourceSchema:
-    """A record for the ledger of the schema that a registry has under *number*.
-
-    :class:`QlikMessageDecoder` reads this record.
-    """
+    """A record for the ledger of a registry's schema, in the form that :class:`QlikMessageDecoder` reads."""
     return SourceSchema("", registry_id(number), table, version, avro)
 
 
