@@ -1,6 +1,7 @@
-"""The DAGs for each mirror file: the folder named by ``OPEN_MIRRORING_MIRRORS``, or ``mirrors`` next to this one.
+"""The DAGs for each mirror file in the folder named by ``OPEN_MIRRORING_MIRRORS``.
 
-A mirror file with mistakes has no DAGs; ``open_mirroring_import_errors.py`` shows why.
+If ``OPEN_MIRRORING_MIRRORS`` is not set, the mirror files come from the folder ``mirrors`` next to the folder of this
+file. A mirror file with mistakes has no DAGs; ``open_mirroring_import_errors.py`` shows the mistakes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mistakes in mirror files, shown as an import error of Airflow (``airflow dags list-import-errors``).
 
-This file holds no DAG on purpose: Airflow stops scheduling every DAG of a file that has an import error, and one
-mirror's mistake must not stop the others.
+This file contains no DAG on purpose. Airflow stops scheduling every DAG of a file that has an import error, and a
+mistake in one mirror file must not stop the DAGs of all mirrors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Wraps the Kafka client library: creates clients, asks about topics, and translates errors.
 
-The library may report a failure in a result, in a message, or only in a callback. All become an error with a code.
+The library may report a failure in a result, in a message, or only in a callback. All three become an error with a
+code.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 class KafkaPlace(NamedTuple):
     """The topics of a mirror and their broker, as plain values that can be pickled.
 
-    *settings* may contain secrets. *ids* are pairs of topic and the topic's id when it was first read. A backlog is
-    split into ranges of *messages_per_range*, and read over several runs of *max_messages_per_run*.
+    *settings* may contain secrets. *ids* are pairs of a topic and the id that it had when it was first read. Unread
+    messages are split into ranges of *messages_per_range*; one run reads at most *max_messages_per_run* of them.
     """
 
     connection: str
@@ -44,7 +45,10 @@ class KafkaPlace(NamedTuple):
 
 
 def place_of(connection: Connection, topics: tuple[str, ...]) -> KafkaPlace:
-    """Builds the place of *topics* from a connection, see :func:`~open_mirroring.config.kafka.client_settings`."""
+    """Creates the :class:`KafkaPlace` of *topics* at the broker of a connection.
+
+    See :func:`~open_mirroring.config.kafka.client_settings` for the connection's fields.
+    """
     return KafkaPlace(connection.name, topics, client_settings(connection))
 
 
@@ -98,7 +102,7 @@ _RECREATED_NEXT_STEP = (
 
 
 class Topic(NamedTuple):
-    """A topic at its broker: *first* and *end* offset by partition; *id* is None for brokers without topic ids."""
+    """A topic at its broker: *first* and *end* offset by partition; *id* is None if the broker has no topic ids."""
 
     name: str
     id: str | None
@@ -107,7 +111,10 @@ class Topic(NamedTuple):
 
 
 class Broker:
-    """The connection to a broker; keeps errors from the library's callbacks, to report a timeout's real cause."""
+    """The connection to a broker.
+
+    It keeps errors that the library reports by callbacks, so that the cause of a timeout can be reported.
+    """
 
     def __init__(self, place: KafkaPlace) -> None:
         self._place = place
@@ -115,16 +122,20 @@ class Broker:
         self._last = "it does not answer"
 
     def consumer(self, options: Mapping[str, Any]) -> Consumer:
-        """A consumer without group: it commits nothing, and never chooses an offset itself."""
+        """A consumer without consumer group: it commits no offsets, and never chooses an offset itself."""
         return self._made(Consumer, {"group.id": "open-mirroring", "enable.auto.commit": False, **options})
 
     @cached_property
     def admin(self) -> AdminClient:
-        """A client for requests about topics."""
+        """A client for administrative requests, which ask about topics."""
         return self._made(AdminClient, {})
 
     def results(self, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
-        """The results of an admin client's call; a refusal is raised at once, not after the timeout."""
+        """The results of an admin client's requests.
+
+        An error that no retry fixes is raised at once, before the timeout. *where* names in an error what was
+        requested.
+        """
         deadline = time.monotonic() + self._place.timeout_seconds
         found: dict[Key, Any] = {}
         for key, future in futures.items():
@@ -142,7 +153,7 @@ class Broker:
         return found
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, tuple[str | None, list[int]]]:
-        """The id and the partitions of each topic."""
+        """The id and the partitions of each topic; the id is None if the broker has no topic ids."""
         names = sorted(topics)
         found = {}
         asked = self.admin.describe_topics(TopicCollection(names))
@@ -154,7 +165,7 @@ class Broker:
         return found
 
     def topics(self) -> list[Topic]:
-        """All topics of a place with first and end offset of every partition, as visible to readers (KIP-98)."""
+        """All topics of the place; for each partition the first and end offset that consumers may read (KIP-98)."""
         committed = self._place.settings.options.get("isolation.level", "read_committed") == "read_committed"
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         ids = self.topic_ids(self._place.topics)
@@ -172,23 +183,26 @@ class Broker:
         ]
 
     def prove_identity(self, topic: str, found: str | None) -> None:
-        """Raises ``MESSAGES_LOST`` if a topic's id differs from that under which it was read: it was re-created."""
+        """Raises ``MESSAGES_LOST`` if the id *found* is not the id under which the topic was first read.
+
+        Then the topic was deleted and created again, and its offsets are other messages.
+        """
         expected = [topic_id for name, topic_id in self._place.ids if name == topic]
         if expected and found is not None and found not in expected:
             what = f"the topic's id is {found}, but {', '.join(expected)} was bound: it was re-created"
             raise recreated(what, self._where(f"topic {topic}"))
 
     def check(self) -> None:
-        """Raise an error from a callback that no retry will fix."""
+        """Raises an error that a callback reported, if no retry will fix that error."""
         if self._final is not None:
             raise self._final
 
     def passes(self, error: KafkaError) -> bool:
-        """Whether an error may be temporary, because the client keeps trying."""
+        """Whether an error may be temporary, so that the client tries again."""
         return error.code() in _PASSING or error.retriable() or _is_cut_off(error)
 
     def unreachable(self, where: str) -> NoReturn:
-        """Raise an earlier refusal if there was one; else report the broker as unreachable."""
+        """Raises an error that a callback reported earlier, if there was one; else ``UNREACHABLE``."""
         self.check()
         raise TransientError(
             "UNREACHABLE",
@@ -199,7 +213,7 @@ class Broker:
         )
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
-        """Raises the error with a code that corresponds to an error of the library."""
+        """Raises the product's error for an error of the Kafka client library."""
         self.check()
         self._note(error)
         self.check()
@@ -271,7 +285,7 @@ def _token_may_come(text: str) -> bool:
 
 
 def recreated(what: str, where: str) -> TerminalError:
-    """The error for a topic that is no longer the one whose offsets were bound."""
+    """The error for a topic that was deleted and created again after its offsets were assigned to a batch."""
     return TerminalError("MESSAGES_LOST", what, where=where, next_step=_RECREATED_NEXT_STEP)
 
 

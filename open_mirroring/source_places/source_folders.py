@@ -1,4 +1,4 @@
-"""Walks through the folders of a source or an export, on disks and in object storage alike (G-62)."""
+"""Walks through the folders of a source or an export, equally on disks and in object storage (G-62)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class SourceFile(NamedTuple):
-    """A file as it was listed; *unread* is why it cannot be read. *version* changes when it may have been written."""
+    """A file as it was listed.
+
+    *unread* is why the file cannot be read; empty if it can. *version* changes if the file may have been written.
+    """
 
     name: str
     size: int
@@ -32,7 +35,7 @@ class SourceFile(NamedTuple):
 
     @classmethod
     def of(cls, path: Place, name: str) -> SourceFile:
-        """The current state of a file."""
+        """The current state of the file *path*, under the name *name*."""
         if isinstance(path, ObjectPath):
             known = path.stat()
             return cls(name, known.st_size, known.version)
@@ -40,22 +43,22 @@ class SourceFile(NamedTuple):
 
     @classmethod
     def found(cls, name: str, status: os.stat_result) -> SourceFile:
-        """A file on a disk."""
+        """A file on a disk, from its *status*."""
         return cls(name, status.st_size, f"{status.st_size}:{status.st_mtime_ns}")
 
 
 class Below(NamedTuple):
-    """The files and folders below a folder, in no order; hidden folders and their files included."""
+    """The files and folders below a folder, in no order; hidden folders and their files are included."""
 
     files: list[SourceFile]
     folders: list[str]
 
 
 def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
-    """Everything below a folder that is below *root*.
+    """Everything below *folder*, which is a folder below *root*.
 
-    Each folder is read once: under its own name if that is not hidden, else under that of the first link to it. So
-    loops of links end, and a hidden folder is read through a link.
+    Each folder is read once: under its own name or, if this name hides the folder, under the name of the first link to
+    it. So links that form a loop end, and a hidden folder can be read through a link.
     """
     if isinstance(root, ObjectPath):
         return _objects_below(root, root.store.objects(_key(root, folder)))
@@ -67,7 +70,10 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
 
 
 def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
-    """The folders and the files directly in a folder and in its hidden ones; links to folders are unread files."""
+    """The folders in a folder, and the files directly in the folder and in its hidden folders.
+
+    A link to a folder is listed as a file that is not read.
+    """
     if isinstance(root, ObjectPath):
         keys, objects = root.store.folders(_key(root, folder))
         folders = [root.relative(key) for key in keys]
@@ -185,13 +191,13 @@ def _objects_below(root: ObjectPath, objects: Iterable[ObjectStat], folders: Ite
 
 
 def folders_around(name: str) -> list[str]:
-    """The folders that contain a file, the outermost first."""
+    """The folders that contain the file *name*, the outermost first."""
     parts = name.split("/")[:-1]
     return ["/".join(parts[: at + 1]) for at in range(len(parts))]
 
 
 def hides(name: str) -> bool:
-    """Whether the last part of a name is a hidden one."""
+    """Whether the last part of the name begins with a dot or an underscore, which hides a file or folder."""
     return name.rpartition("/")[2][:1] in (".", "_")
 
 
@@ -200,7 +206,7 @@ def _is_of_tool(folder: str) -> bool:
 
 
 def is_in_hidden(name: str) -> bool:
-    """Whether a file is in a hidden folder."""
+    """Whether the file *name* is in a hidden folder."""
     return any(map(hides, folders_around(name)))
 
 

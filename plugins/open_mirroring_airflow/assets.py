@@ -1,8 +1,9 @@
 """Builds Airflow asset events and OpenLineage datasets for the tables that a task published.
 
-An event promises that the files *first_number* to *number* are in the landing zone, and contain exactly the changes up
-to *batch*; not that Fabric has applied them. It includes files of failed attempts of the task; none is reported twice.
-Public source: OpenLineage, *Naming conventions*.
+An asset event promises two things: the files *first_number* to *number* of a table are in the landing zone, and these
+files contain exactly the changes up to *batch*. An event does not promise that Fabric has applied the files. Files that
+failed attempts of the task published are included. No file is reported by two events. Public source: OpenLineage,
+*Naming conventions*.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ Mark = list[int]
 
 
 class PublishedFiles(NamedTuple):
-    """The files that one run published of one table: first and last number, total *rows*, and log positions."""
+    """The files of one table that one run published.
+
+    *first_number* and *number* are the numbers of the first and last file, *rows* is the number of rows in all files,
+    *first_position* and *last_position* are the log positions of the first and last change.
+    """
 
     table: str
     generation: int
@@ -42,7 +47,10 @@ class PublishedFiles(NamedTuple):
 
 
 def asset_alias(mirror: str) -> AssetAlias:
-    """The asset alias that publishing tasks of a mirror have as outlet; they send events for tables with new files."""
+    """The Airflow asset alias of a mirror, for the ``outlets`` of the tasks that publish files.
+
+    A publishing task sends an asset event through this alias for each table with new files.
+    """
     return AssetAlias(f"open-mirroring/{mirror}", group="open-mirroring")
 
 
@@ -53,12 +61,12 @@ def table_asset(mirror: str, target: str) -> Asset:
 
 
 def table_assets(mirror: Mirror) -> dict[str, Asset]:
-    """The assets of a mirror by source table."""
+    """The Airflow assets of all mirrored tables of a mirror; the keys are the names of the source tables."""
     return {table.source: table_asset(mirror.name, table.target) for table in mirror.targets}
 
 
 def lineage(mirror: Mirror, source: str) -> dict[str, str]:
-    """The extra fields of an asset event: source and target of the table, without secrets."""
+    """The extra fields of an asset event: mirror, source and target of the table *source*, without secrets."""
     target = next(table.target for table in mirror.targets if table.source == source)
     zone = mirror.landing_zone
     return {
@@ -69,12 +77,12 @@ def lineage(mirror: Mirror, source: str) -> dict[str, str]:
 
 
 def marks(ledger: LedgerReader) -> dict[str, Mark]:
-    """The generation and last published file number of each source table."""
+    """For each source table its generation at the target and the number of its last published file."""
     return {source: [state.row.generation, state.row.confirmed] for source, state in ledger.tables().items()}
 
 
 def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: Iterable[str]) -> list[PublishedFiles]:
-    """The files of *tables* that were published since *before*; tables without new files are left out."""
+    """The files of *tables* published after :func:`marks` returned *before*; omits tables without new files."""
     found = []
     states = ledger.tables()
     for source in sorted(set(tables) & states.keys()):
@@ -100,11 +108,11 @@ def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: It
 
 
 class Attempts:
-    """Finds the files that attempts of one task published and no asset event has reported yet.
+    """Finds the files that attempts of one Airflow task published and that no asset event has reported yet.
 
-    Airflow's task state store keeps, between attempts, the files of failed attempts and where the last one began, so
-    files of a killed attempt are found, too. *tables* are those with an asset; *owed* are files that an earlier task of
-    the run published and this one has to report.
+    Between attempts, Airflow's task state store keeps the files of failed attempts, and the file numbers at the start
+    of the last attempt. So files that a killed attempt published are found, too. *tables* maps source tables to their
+    assets. *owed* are files that an earlier task of the same run published, and that this task has to report.
     """
 
     _KEY = "attempts"
@@ -122,7 +130,10 @@ class Attempts:
     def of(
         self, attempt: Callable[[], T], report: Callable[[Sequence[PublishedFiles]], None] = lambda _: None
     ) -> tuple[T, list[PublishedFiles]]:
-        """Runs *attempt*; returns its result and the unreported files. *report* gets the files even if it fails."""
+        """Runs *attempt*; returns its result and the files that no asset event has reported yet.
+
+        *report* is called with these files even if *attempt* fails.
+        """
         try:
             done = attempt()
         except Exception:
@@ -133,13 +144,16 @@ class Attempts:
         return done, published
 
     def published(self) -> list[PublishedFiles]:
-        """All unreported files; also stores them for the next attempt."""
+        """All published files that no asset event has reported yet.
+
+        The files are also stored for the task's next attempt, in case this attempt fails.
+        """
         found = _joined([*self._owed, *published_since(self._ledger, self._before, self._tables)])
         self._store.set(self._KEY, {"owed": [one._asdict() for one in found]})
         return found
 
     def forget(self) -> None:
-        """Deletes the stored files, because all have been reported."""
+        """Deletes the stored files, because asset events have reported all of them."""
         self._store.set(self._KEY, {"owed": []})
 
 
@@ -156,7 +170,7 @@ def _joined(pieces: Iterable[PublishedFiles]) -> list[PublishedFiles]:
 
 
 def operator_lineage(mirror: Mirror, published: Sequence[PublishedFiles]) -> OperatorLineage[Any, Any]:
-    """OpenLineage inputs (source tables) and outputs (mirrored tables, with row and file counts) of new files."""
+    """OpenLineage inputs (source tables), and outputs (mirrored tables with row and file counts)."""
     # The provider is no requirement: whoever calls this is the provider itself.
     from airflow.providers.common.compat.openlineage.facet import (
         Dataset,

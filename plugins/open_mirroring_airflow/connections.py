@@ -1,6 +1,7 @@
-"""Looks up a mirror's connections in Airflow, for jobs to read them from environment variables.
+"""Looks up a mirror's connections in Airflow, and passes them to jobs as environment variables.
 
-Each is one ``AIRFLOW_CONN_…`` variable of the job's process, in Airflow's JSON form. They are masked in logs.
+Each connection becomes one variable ``AIRFLOW_CONN_…`` of the job's process, in Airflow's JSON form. The variables'
+values are masked in Airflow's logs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def named_connections(mirror: Mirror) -> list[str]:
-    """The connections that jobs of this mirror need, sorted; Spark's own is not among them."""
+    """The sorted names of the Airflow connections that jobs of this mirror read.
+
+    The connection of Spark itself is left out: only the submitting task needs it.
+    """
     names = {*mirror.source.connections.values(), mirror.landing_zone.connection}
     names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
     names |= set() if mirror.hash is None else {mirror.hash.salt}
@@ -36,7 +40,10 @@ def named_connections(mirror: Mirror) -> list[str]:
 
 
 def job_connections(mirror: Mirror) -> dict[str, str]:
-    """The environment variables with this mirror's connections, masked in logs. Raises ``CONNECTION_INVALID``."""
+    """The environment variables that contain this mirror's connections; their values are masked in logs.
+
+    Raises ``CONNECTION_INVALID`` if Airflow does not know one of the connections.
+    """
     variables = {
         core.variable(name): json.dumps(content(_found(name, mirror.file))) for name in named_connections(mirror)
     }
@@ -50,7 +57,11 @@ Known = Mapping[str, Any]
 
 
 def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
-    """The ledger's SQLAlchemy URL, secrets included: never print it. Raises ``CONNECTION_INVALID``."""
+    """The SQLAlchemy URL of the mirror's ledger, including secrets: never print it.
+
+    *known* are connections that were already looked up; None: Airflow is asked. Raises ``CONNECTION_INVALID`` if the
+    ledger's connection does not exist or is not valid.
+    """
     if not isinstance(mirror.ledger, LedgerConnection):
         return mirror.ledger_url()
     name = mirror.ledger.connection
@@ -58,7 +69,11 @@ def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
 
 
 def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:
-    """Where the mirror's landing zone is, with the login to it: never print it. Raises ``CONNECTION_INVALID``."""
+    """The address of the mirror's landing zone, including the login to it: never print it.
+
+    *known* are connections that were already looked up; None: Airflow is asked. Raises ``CONNECTION_INVALID`` if the
+    landing zone's connection does not exist or is not valid.
+    """
     from open_mirroring.reconciliation.inspection import zone_address
 
     name = mirror.landing_zone.connection
@@ -66,7 +81,10 @@ def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:
 
 
 async def known_in_trigger(mirror: Mirror) -> Known:
-    """Looks up the connections of ledger and landing zone in a trigger, without blocking the event loop."""
+    """The connections of a mirror's ledger and landing zone, looked up without blocking the triggerer.
+
+    Raises ``CONNECTION_INVALID`` if Airflow does not know one of them.
+    """
     of_ledger = mirror.ledger.connection if isinstance(mirror.ledger, LedgerConnection) else None
     found = {}
     for name in filter(None, (of_ledger, mirror.landing_zone.connection)):
@@ -78,7 +96,7 @@ async def known_in_trigger(mirror: Mirror) -> Known:
 
 
 def missing(name: str, file: Path | str) -> TerminalError:
-    """The error for a connection that the scheduler does not know."""
+    """Returns the error for the connection *name*, which the mirror file *file* names and Airflow does not know."""
     return TerminalError(
         "CONNECTION_INVALID",
         f"Airflow knows no connection {name!r}",
@@ -96,11 +114,14 @@ def _found(name: str, file: Path, known: Known | None = None) -> Any:
 
 
 def content(found: Any) -> dict[str, Any]:
-    """The fields of an Airflow connection, as in its JSON form; with secrets, so never print them."""
+    """The fields of an Airflow connection that are not empty. They contain secrets: never print them."""
     names = ("conn_type", "host", "port", "login", "password", "schema", "extra")
     return {name: value for name in names if (value := getattr(found, name)) not in (None, "")}
 
 
 def resolved(name: str, found: Any) -> core.Connection:
-    """Converts an Airflow connection to the product's own class. Raises ``CONNECTION_INVALID``."""
+    """Converts the Airflow connection *found* to the product's own class.
+
+    Raises ``CONNECTION_INVALID`` if a field of the connection is missing or wrong.
+    """
     return core.parsed(name, json.dumps(content(found)))

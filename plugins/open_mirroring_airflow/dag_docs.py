@@ -1,4 +1,4 @@
-"""The texts that Airflow shows as documentation of each DAG; ``docs/reference/dags.md`` is made from them."""
+"""The documentation that Airflow shows for each DAG; ``docs/reference/dags.md`` is made from the same texts."""
 
 from __future__ import annotations
 
@@ -230,7 +230,10 @@ DAGS = {
 
 
 def text(dag: str, mirror: str, *, gate_minutes: int) -> str:
-    """The Markdown of a DAG."""
+    """The documentation of the DAG *dag* of the mirror *mirror*, as Markdown.
+
+    *gate_minutes* is the setting ``gate.timeout_minutes`` of the mirror file.
+    """
     template, operation = DAGS[dag]
     given = {
         "approve": "| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |",

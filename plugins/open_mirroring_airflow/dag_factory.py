@@ -1,4 +1,4 @@
-"""Builds the DAGs of a mirror. They depend on its file alone, so every parse gives the same DAGs."""
+"""Builds the DAGs of a mirror from its mirror file alone, so every parse by Airflow gives the same DAGs."""
 
 from __future__ import annotations
 
@@ -64,10 +64,11 @@ _RETRYING = ExceptionRetryPolicy(
 
 
 def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
-    """The DAGs ``<mirror>__<what>``: one of each in :data:`~open_mirroring_airflow.dag_docs.DAGS`.
+    """The DAGs ``<mirror>__<what>`` of a mirror: one for each name in :data:`~open_mirroring_airflow.dag_docs.DAGS`.
 
-    ``replicate`` and ``prove`` run by their schedules, ``reconcile`` and ``maintain`` daily, the others by hand. The
-    slots of *pool*, which must exist, limit how many Spark applications run at a time.
+    ``replicate`` and ``prove`` run by the schedules in the mirror file, ``reconcile`` and ``maintain`` daily. All
+    other DAGs run only when a user triggers them. *pool* is an Airflow pool, which must exist; its slots limit how
+    many Spark applications run at a time.
     """
     # One at a time of a kind: backfills have their own limit of runs, and ignore the DAG's. The ledger lets one writer
     # through in any case; the others would start Spark for nothing.

@@ -1,7 +1,8 @@
-"""Asks which tables may be published now; used by the gate's sensor and its trigger.
+"""Asks the gate, the check before publishing, which tables may be published now.
 
-The core decides which tables may be published. This module decides when to stop waiting: as soon as one table may, or
-waiting helps none of them.
+The gate's sensor and its trigger use this module. :mod:`open_mirroring.protocols.verdicts` decides which tables may be
+published. This module decides when the sensor stops waiting: as soon as one table may be published, or when no table
+would be helped by waiting.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
 
 class GateEvent(TypedDict):
-    """The answer of the gate: source tables that may be published, and the others with ``CODE: reason``.
+    """The answer of the gate. *passing* are the source tables that may be published now.
 
-    *note* is a text with HOLD and the reasons if tables have to wait; else it is empty.
+    *held* are tables that have to wait, and *stopped* are tables that cannot be published until their stop ends; both
+    map the source table to ``CODE: reason``. *note* is a line with HOLD and the reasons if *held* has tables; else it
+    is empty.
     """
 
     passing: list[str]
@@ -30,9 +33,10 @@ class GateEvent(TypedDict):
 
 
 def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: ZoneAddress | None = None) -> GateEvent:
-    """Decides for each of *tables* and their histories whether it may be published, by ledger and landing zone; blocks.
+    """Decides for each of *tables*, and for its history, whether it may be published now.
 
-    Without *zone* the landing zone's login comes from the environment. Errors of ledger and landing zone are raised.
+    The decision reads ledger and landing zone, and blocks until both have answered. If *zone* is None, the login to
+    the landing zone comes from environment variables. Raises the errors of ledger and landing zone.
     """
     from open_mirroring.ledger import open_ledger
     from open_mirroring.protocols.verdicts import gate
@@ -50,24 +54,24 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: Zon
 
 
 def is_settled(event: GateEvent) -> bool:
-    """Whether to stop waiting: a table may be published, or waiting helps none."""
+    """Whether the sensor can stop waiting: a table may be published, or no table is on hold."""
     return bool(event["passing"]) or not event["held"]
 
 
 def hold_note(held: dict[str, str]) -> str:
-    """The note of a run that leaves tables on hold, with their reasons; empty if there are none."""
+    """The line for the note of a run that lists tables on hold with their reasons; empty if *held* is empty."""
     return f"HOLD: {'; '.join(f'{table}: {reason}' for table, reason in sorted(held.items()))}" if held else ""
 
 
 def error_event(error: MirroringError) -> dict[str, Any]:
-    """An error as a JSON-ready dict, to send it from the triggerer to the task."""
+    """Converts an error to a dict of JSON values, so that a trigger can send the error to its task."""
     kind = "transient" if isinstance(error, TransientError) else "terminal"
     fields = {"code": error.code, "what": error.what, "where": error.where, "next_step": error.next_step}
     return {"error": {"kind": kind, **fields}}
 
 
 def event_error(event: dict[str, Any]) -> MirroringError | None:
-    """The error in a trigger's event, see :func:`error_event`; None if there is none."""
+    """The error that :func:`error_event` put into a trigger's event; None if the event contains no error."""
     fields = dict(event.get("error") or {})
     if not fields:
         return None

@@ -1,6 +1,6 @@
-"""The hooks of our connection types: they register each type in Airflow and test a connection.
+"""The hooks of the product's connection types: they register each type in Airflow, and test a connection.
 
-Jobs do not go through them: they get the connections' contents in their environment.
+Jobs do not use these hooks: jobs get the connections' fields in environment variables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Hook(BaseHook):
 
 
 class OneLakeHook(_Hook):
-    """A connection to OneLake and the Fabric API."""
+    """The hook of the connection type for OneLake and the Fabric API."""
 
     conn_name_attr = "onelake_conn_id"
     default_conn_name = "onelake_default"
@@ -47,13 +47,13 @@ class OneLakeHook(_Hook):
     hook_name = "Open Mirroring: OneLake"
 
     def get_conn(self) -> OneLakeConnection:
-        """The connection's content, checked. Raises ``CONNECTION_INVALID``."""
+        """The fields of the connection, checked. Raises ``CONNECTION_INVALID`` if one is missing or wrong."""
         return onelake_connection(self._content())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Tests whether Entra ID issues tokens for storage and API; neither of them is called.
+        """Tests whether Entra ID issues tokens for OneLake's storage and for the Fabric API.
 
-        Returns result and text.
+        Neither the storage nor the API is called. Returns whether the test succeeded, and a message for the user.
         """
         try:
             login = self.get_conn().login
@@ -65,7 +65,7 @@ class OneLakeHook(_Hook):
 
 
 class FabricSparkHook(_Hook):
-    """A connection to Fabric's own Spark."""
+    """The hook of the connection type for Fabric's own Spark."""
 
     conn_name_attr = "fabric_spark_conn_id"
     default_conn_name = "fabric_spark_default"
@@ -73,11 +73,14 @@ class FabricSparkHook(_Hook):
     hook_name = "Open Mirroring: Fabric Spark"
 
     def get_conn(self) -> LivyConnection:
-        """The connection's content, checked. Raises ``CONNECTION_INVALID``."""
+        """The fields of the connection, checked. Raises ``CONNECTION_INVALID`` if one is missing or wrong."""
         return livy_connection(self._content())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the Livy API lets this login list the lakehouse's sessions; nothing is started."""
+        """Tests whether the Livy API lets this login list the sessions of the lakehouse.
+
+        No session is started. Returns whether the test succeeded, and a message for the user.
+        """
         try:
             LivyApi(self.get_conn()).find("/sessions", "")
         except MirroringError as error:
@@ -86,7 +89,7 @@ class FabricSparkHook(_Hook):
 
 
 class KafkaHook(_Hook):
-    """A connection to a Kafka broker."""
+    """The hook of the connection type for a Kafka broker."""
 
     conn_name_attr = "kafka_conn_id"
     default_conn_name = "open_mirroring_kafka_default"
@@ -94,11 +97,14 @@ class KafkaHook(_Hook):
     hook_name = "Open Mirroring: Kafka"
 
     def get_conn(self) -> ClientSettings:
-        """The Kafka client's options from the connection, checked. Raises ``CONNECTION_INVALID``."""
+        """The Kafka client's options from the connection. Raises ``CONNECTION_INVALID`` if one is wrong."""
         return client_settings(self._content())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the broker lets this login list its topics."""
+        """Tests whether the broker lets this login list its topics.
+
+        Returns whether the test succeeded, and a message for the user.
+        """
         try:
             settings = self.get_conn()
         except MirroringError as error:
@@ -119,7 +125,7 @@ class KafkaHook(_Hook):
 
 
 class EventHubsHook(KafkaHook):
-    """A connection to the Kafka endpoint of an Event Hubs namespace."""
+    """The hook of the connection type for the Kafka endpoint of an Event Hubs namespace."""
 
     conn_name_attr = "event_hubs_conn_id"
     default_conn_name = "event_hubs_default"

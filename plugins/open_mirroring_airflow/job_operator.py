@@ -1,7 +1,7 @@
-"""Runs a job of the product in a process of its own, and turns its exit code and report into a task state.
+"""Runs a job of the product in its own process; the job's exit code and report decide the state of the Airflow task.
 
-Airflow imports this module for each task and each parse of the DAGs. So slow imports are not at its top: the Spark
-provider alone takes half a second.
+Airflow imports this module for each task and each parse of the DAGs. So slow imports, such as Airflow's Spark provider
+(half a second), are inside the functions that use them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ _ERRORS: dict[int, type[TerminalError | TransientError]] = {
 
 
 class OpenMirroringSparkOperator(BaseOperator):
-    """Run a job (the name of its module) for a mirror; the task returns the job's short report.
+    """Run the job *job* (the name of its module) for a mirror; the task returns a short form of the job's report.
 
-    The mirror file has to be where the task runs, under the same path. Secrets go only into the submitting process's
-    environment, or sealed to a driver on the cluster. Every job is idempotent: a retry submits it again. A job's error
-    fails the task with the job's code, or with ``JOB_FAILED`` where it left none; one that is on hold skips it.
+    The machine on which the task runs needs the mirror file under the same path. Secrets are only in the environment
+    of the submitting process, or in encrypted text for a driver on the cluster. Every job is idempotent, so a retry of
+    the task submits the job again. If the job ends with an error, the task fails with the error's code, or with
+    ``JOB_FAILED`` if the job left no error. If the job is on hold, the task is skipped.
     """
 
     template_fields: Sequence[str] = ("name", "mirror_file")
@@ -61,25 +62,25 @@ class OpenMirroringSparkOperator(BaseOperator):
 
     @noted
     def execute(self, context: Context) -> Any:
-        """Run the job to its end."""
+        """Run the job to its end, and write the run's note."""
         return self.work(load_mirror(Path(self.mirror_file)), context)
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """The task's work, for subclasses to override; :meth:`execute` writes the run note around it."""
+        """The work of the task; subclasses override this method, while :meth:`execute` writes the run's note."""
         return self.run_job(mirror, self.job_arguments(mirror, context), context)
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The job's command line arguments after the mirror file, from the run's form."""
+        """The job's command line arguments after the mirror file, made from the params of the run."""
         operation = next((one for one in OPERATIONS if one.job == self.job), None)
         return [] if operation is None else command_words(operation.arguments, self.form(mirror, context))
 
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
-        """The values of the run's form (its params), by field."""
+        """The params of the run (the values of the trigger form) by field."""
         params = dict(context["params"])
         return {**params, TABLES: tables_listed(mirror, chosen_tables(mirror, context))} if TABLES in params else params
 
     def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
-        """Runs the job to its end. Returns its report, or raises the error for its exit code."""
+        """Runs the job to its end. Returns the job's report, or raises the error for the job's exit code."""
         from open_mirroring_airflow.submission.submit_hook import ClusterSubmitHook
 
         program = str(job_file(self.job))
@@ -96,7 +97,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
 
     def log_report(self, report: dict[str, Any]) -> None:
-        """Writes a summary of the job's report into the log and into the run's note."""
+        """Writes a summary of the job's report into the task's log and into the run's note."""
         from open_mirroring.operate.job_story import story
 
         lines = story(self.job, report)
@@ -105,7 +106,10 @@ class OpenMirroringSparkOperator(BaseOperator):
         self.said += lines
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Fails the task with ``TABLES_STOPPED``, naming the stopped tables; the other tables are done."""
+        """Fails the task with ``TABLES_STOPPED`` and the names of the stopped tables.
+
+        The job's work for all tables that are not stopped is already done.
+        """
         raise TerminalError(
             "TABLES_STOPPED",
             f"tables stopped: {by_table(report, 'stopped')}; the others are done",
@@ -114,16 +118,16 @@ class OpenMirroringSparkOperator(BaseOperator):
         )
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
-        """Skip the task of a job that could do nothing now."""
+        """Skips the task, because the job could do nothing now."""
         raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
 
     def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Logs a warning of losses and succeeds, so that the following tasks run."""
+        """Logs a warning for the tables with losses; the task succeeds, so that the tasks after it run."""
         self.log.warning("Done with losses: %s.", by_table(report, "losses"))
         return report
 
     def on_kill(self) -> None:
-        """End the submitting process, if there is one."""
+        """Ends the process that submitted the job, if one is running."""
         self._is_ended_by_airflow = True
         if self._hook is not None:
             self._hook.on_kill()
@@ -226,7 +230,10 @@ def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
 
 
 def tables_listed(mirror: Mirror, tables: list[str]) -> str:
-    """Tables as a job's argument, with commas; empty for all, because a command line's length is limited."""
+    """*tables*, separated by commas, as one command line argument of a job.
+
+    The argument is empty if *tables* are all tables of the mirror, because the length of a command line is limited.
+    """
     if {*tables}.issuperset(table.source for table in mirror.tables):
         return ""
     unlistable = [table for table in tables if "," in table]
@@ -241,14 +248,17 @@ def tables_listed(mirror: Mirror, tables: list[str]) -> str:
 
 
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A job's report without lists and long texts, small enough to be a task's return value."""
+    """A job's report without lists and long texts, small enough for the return value of an Airflow task."""
     if report is None:
         return None
     return {name: value for name, value in report.items() if name != "loss_report" and not isinstance(value, list)}
 
 
 def done_with_losses(losses: str, *, where: str, next_steps: str = "") -> TerminalError:
-    """The error ``DONE_WITH_LOSSES`` of a run that published everything, to tables that lack something."""
+    """The error ``DONE_WITH_LOSSES``, for a run that published all files although some tables have losses.
+
+    *losses* lists the tables and what each of them lacks.
+    """
     return TerminalError(
         "DONE_WITH_LOSSES",
         f"everything was published, with losses: {losses}",
@@ -258,19 +268,25 @@ def done_with_losses(losses: str, *, where: str, next_steps: str = "") -> Termin
 
 
 def by_table(report: dict[str, Any] | None, what: str) -> str:
-    """The tables that a job's report lists as stopped or with losses, each with the reason, for a message."""
+    """Lists tables of a job's report with the reason for each, for a message.
+
+    *what* is the field of the report to list: ``stopped`` or ``losses``.
+    """
     listed = (report or {}).get(what) or {}
     return "; ".join(f"{table}: {why}" for table, why in sorted(listed.items())) or "see the task's log"
 
 
 def difference_text(table: str, proved: dict[str, Any]) -> str:
-    """``dbo.orders (3 rows differ, columns name, price)``."""
+    """How a table differs from its source, for a message: ``dbo.orders (3 rows differ, columns name, price)``.
+
+    *proved* is the part of a proof's report about this table.
+    """
     count = sum(proved.get(kind, 0) for kind in ("missing", "extra", "different", "doubled"))
     columns = f", columns {', '.join(proved['columns'])}" if proved.get("columns") else ""
     return f"{table} ({count} {'row differs' if count == 1 else 'rows differ'}{columns})"
 
 
 def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:
-    """The names of tables that have this verdict in the report of a proof, as text."""
+    """The names of the tables that have the verdict *verdict* in a proof's report, for a message."""
     tables = (report or {}).get("tables") or {}
     return ", ".join(sorted(name for name, one in tables.items() if one["verdict"] == verdict)) or "see the task's log"

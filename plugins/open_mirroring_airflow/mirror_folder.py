@@ -1,4 +1,4 @@
-"""Decides which mirror files become DAGs. An invalid file becomes an import error, and affects no other file."""
+"""Decides which mirror files become DAGs. An invalid mirror file becomes an import error, and affects no other file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ MIRRORS = "OPEN_MIRRORING_MIRRORS"
 
 
 def mirrors_folder(dags_folder: Path) -> Path:
-    """The folder that :data:`MIRRORS` names, else ``mirrors`` beside the DAGs' folder, as in a checkout."""
+    """The folder of mirror files that the environment variable :data:`MIRRORS` names.
+
+    If the variable is not set, it is the folder ``mirrors`` next to *dags_folder*, Airflow's DAG folder.
+    """
     return Path(os.environ.get(MIRRORS) or dags_folder.absolute().parent / "mirrors")
 
 
 def read_mirror_folder(folder: str | Path | None) -> tuple[list[Mirror], TerminalError | None]:
-    """The valid mirrors of a folder (default: :data:`MIRRORS`), and one error for the other files; None: all are valid.
+    """The valid mirrors of a folder, and one error about all invalid mirror files; None if all files are valid.
 
-    Airflow drops *all* DAGs of a file that raises while it is imported. So the DAG file uses the mirrors and raises
-    nothing, and a second file, without DAGs, raises the error. If files have the same name or landing zone, the one
-    that the ledger knows is valid.
+    *folder* is by default the folder that the environment variable :data:`MIRRORS` names. Airflow drops *all* DAGs of
+    a Python file that raises an error while it is imported. So the file with the DAGs uses the valid mirrors and
+    raises nothing, and a second file, without DAGs, raises the error. If two mirror files have the same name or
+    landing zone, the one that the ledger knows is valid.
     """
     folder = Path(folder or os.environ.get(MIRRORS) or "mirrors")
     if not folder.is_dir():

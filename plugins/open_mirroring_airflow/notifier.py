@@ -16,15 +16,19 @@ _SECONDS = 10
 
 
 class AlreadySent(TerminalError):
-    """What an earlier run failed with, too: its message was sent then, and once is enough."""
+    """An error with which an earlier run failed, too, and about which the earlier run already sent a message.
+
+    The message about this run is written into the task's log, but not posted.
+    """
 
 
 class MirrorNotifier(BaseNotifier):
-    """Post one JSON object about a run of a mirror to an HTTP connection; without one, write it into the log.
+    """Post one JSON object about a run of a mirror to an Airflow HTTP connection, or write it only into the task's log.
 
-    It has ``text``, which chat services show as it is, and ``mirror``, ``dag``, ``run`` and ``event`` (``failed``,
-    ``overdue`` or ``unverified``) for machines; *about* is added to the text. The password of the ``http`` *connection*
-    goes along as a bearer token. A message that cannot be delivered is an error in the log, and changes no run.
+    The object has the field ``text`` for people, and the fields ``mirror``, ``dag``, ``run`` and ``event``
+    (``failed``, ``overdue`` or ``unverified``) for machines. *about* is added to the text. *connection* is a
+    connection of the type ``http``, whose password is sent as a bearer token; without *connection* nothing is posted.
+    If the post fails, an error is logged, and the state of the run does not change.
     """
 
     template_fields = ("mirror", "event", "about")
@@ -41,7 +45,7 @@ class MirrorNotifier(BaseNotifier):
         super().__init__(context)
 
     def notify(self, context: Context) -> None:
-        """Sends the notification."""
+        """Writes the message into the task's log, and posts it unless the run failed with :class:`AlreadySent`."""
         message = self.message(context)
         # Airflow folds what is logged after a failure: the end of its group first, so that it is seen at once.
         self.log.info("::endgroup::")
@@ -51,7 +55,7 @@ class MirrorNotifier(BaseNotifier):
             self._post(BaseHook.get_connection(self.connection), message)
 
     async def async_notify(self, context: Context) -> None:
-        """Sends the notification in a thread, because the triggerer's event loop must not wait."""
+        """Posts the message in a thread, because Airflow's triggerer must not be blocked."""
         message = self.message(context)
         self.log.warning("%s", message["text"])
         if self.connection is not None:
@@ -59,7 +63,7 @@ class MirrorNotifier(BaseNotifier):
             await asyncio.to_thread(self._post, found, message)
 
     def message(self, context: Context) -> dict[str, Any]:
-        """The JSON object that is posted."""
+        """The JSON object about the run of *context* that is posted."""
         run, dag = _named(context, "dag_run", "run_id"), _named(context, "dag", "dag_id")
         error = context.get("exception")
         # An error of ours repeats no secret; of any other only its kind is shown.
@@ -83,7 +87,7 @@ class MirrorNotifier(BaseNotifier):
 
 
 def lines(text: str) -> list[str]:
-    """Splits an error's text into lines, with the fix on a line of its own."""
+    """Splits the text of an error into lines; the fix is on a line of its own."""
     said, *next_steps = text.split(" Next step: ")
     return [said, *(f"Next step: {one}" for one in next_steps)]
 

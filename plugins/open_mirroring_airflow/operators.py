@@ -1,4 +1,4 @@
-"""The Airflow operators for a mirror's jobs and for operators' decisions."""
+"""The Airflow operators that run a mirror's jobs and apply the decisions of people."""
 
 from __future__ import annotations
 
@@ -53,14 +53,17 @@ _OWED = "announce"
 
 
 class ExtractOperator(OpenMirroringSparkOperator):
-    """Reads what is new at the source into the change log; a backfill reads its own interval first.
+    """Reads what is new at the source into the change log; a backfill first reads the interval that it names.
 
-    If there is little to publish, the same program publishes it, which saves a start; the publishing task then only
-    reports it.
+    If there are few changes to publish, the extracting program publishes them, which saves the start of a second
+    program; the publishing task after it then only sends the asset events.
     """
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """Reads; returns the job's report, with the files that it published for the publishing task to report."""
+        """Reads the source. Returns the job's report.
+
+        If the job published files, the report lists them: the publishing task sends the asset events for them.
+        """
         arguments = self.job_arguments(mirror, context)
         attempts = Attempts(_ledger_reader(mirror), context["task_state_store"], table_assets(mirror))
         report, published = attempts.of(lambda: self.run_job(mirror, arguments, context))
@@ -68,35 +71,39 @@ class ExtractOperator(OpenMirroringSparkOperator):
         return report and {**report, _OWED: [one._asdict() for one in published]}
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The interval of a backfill, and the tables to publish; extraction is always for all tables."""
+        """The arguments of the extracting job: the tables to publish, and the interval of a backfill.
+
+        The tables chosen for the run limit what is published; the job always reads all tables.
+        """
         asked, tables = backfill_arguments(context), tables_listed(mirror, chosen_tables(mirror, context))
         return [f"--publish={tables}" if tables else "--publish", *asked]
 
 
 class ProveOperator(OpenMirroringSparkOperator):
-    """Compare the chosen tables with their source; the task fails when one differs, and skips when none is proved.
+    """Compare the chosen tables with their source.
 
-    A scheduled run compares what is due, if ``prove.cover_in_days`` is set. A message is sent once when a part of a
-    table was not compared for longer than ``prove.alert_after_days``.
+    The task fails when a table differs, and is skipped when no table could be proved. A scheduled run compares the
+    rows that are due, if the mirror file sets ``prove.cover_in_days``. A message is sent once when a part of a table
+    was not compared for longer than ``prove.alert_after_days``.
     """
 
     _report: dict[str, Any] | None = None
 
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
-        """What the run's form says; a scheduled run has none."""
+        """The params of the run, with whether the run compares only the rows that are due."""
         form, is_scheduled = super().form(mirror, context), context["dag_run"].run_type == "scheduled"
         is_routine = mirror.prove.cover_in_days is not None and (is_scheduled or form.get(ROUTINE.field))
         return {**form, ROUTINE.field: is_routine}
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """Prove; then see whether the routine covers all rows in time."""
+        """Compares the tables, and then sends a message if rows were not compared for too long."""
         try:
             return super().work(mirror, context)
         finally:
             self._alert(mirror, context)
 
     def log_report(self, report: dict[str, Any]) -> None:
-        """Write what was found, and keep it."""
+        """Writes a summary of the proof into the task's log, and keeps the report for :meth:`work`."""
         self._report = report
         super().log_report(report)
 
@@ -116,24 +123,28 @@ class ProveOperator(OpenMirroringSparkOperator):
             MirrorNotifier(mirror.name, "unverified", mirror.alerts.connection, about)(context)
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
-        """Skip, naming what is not proved."""
+        """Skips the task, with the names of the tables that could not be proved."""
         raise AirflowSkipException(f"UNPROVEN: {verdicts_text(report, 'UNPROVEN')}; no table is found to differ")
 
 
 class DeepCheckOperator(OpenMirroringSparkOperator):
-    """Compare every file, row and digest; nothing comes after it, so it fails for losses as for stopped tables."""
+    """Compare all published files with the ledger and the change log, by rows and digests.
+
+    The DAG has no task after this one, so this task itself fails for tables with losses, as for stopped tables.
+    """
 
     def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Fail with ``DONE_WITH_LOSSES``, naming them."""
+        """Fails the task with ``DONE_WITH_LOSSES`` and the names of the tables with losses."""
         raise done_with_losses(by_table(report, "losses"), where=self.job)
 
 
 class PublishingOperator(OpenMirroringSparkOperator):
-    """Run a job that publishes files; every table with new files gets an asset event.
+    """Run a job that publishes files, and send an asset event for every table with new files.
 
-    A stopped table does not fail this task: a failed task sends no events. The run's last task names what stopped.
-    Where the gate *gate_task_id* lets no table pass, the task is skipped; without one it publishes the tables chosen
-    for the run. The task *extract_task_id* reads, and may have published as well.
+    The task succeeds although tables are stopped, because a failed task of Airflow sends no asset events; the run's
+    last task fails and names the stopped tables. *gate_task_id* is the task that asks the gate, the check before
+    publishing: if no table passes, this task is skipped. Without *gate_task_id* the tables chosen for the run are
+    published. *extract_task_id* is the task that reads the source, and that may already have published files.
     """
 
     def __init__(self, *, gate_task_id: str | None = None, extract_task_id: str | None = None, **kwargs: Any) -> None:
@@ -144,7 +155,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         self._sent: tuple[Mirror, Sequence[PublishedFiles]] | None = None
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """Publish, and send asset events for what is new in the ledger."""
+        """Runs the job, and sends asset events for the files that are new in the ledger."""
         read = context["ti"].xcom_pull(task_ids=self.extract_task_id) if self.extract_task_id else None
         done = self._done_by_reading(read or {}, context)
         arguments = self.job_arguments(mirror, context) if done is None else []
@@ -167,11 +178,11 @@ class PublishingOperator(OpenMirroringSparkOperator):
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """The tables read and written; Airflow's OpenLineage provider calls this method by its name."""
+        """The tables that the task read and wrote; Airflow's OpenLineage provider calls this method by its name."""
         return None if self._sent is None else operator_lineage(*self._sent)
 
     def log_report(self, report: dict[str, Any]) -> None:
-        """Keeps the report until the attempt ends: the ledger then shows which files were published."""
+        """Keeps the report until the attempt ends, because only then the ledger shows all published files."""
         self._whole = report
 
     def _log_files(self, published: Sequence[PublishedFiles]) -> None:
@@ -186,7 +197,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         super().log_report({**self._whole, **({"files": files, "rows": rows} if files else {})})
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The tables to publish."""
+        """The argument that names the tables to publish."""
         listed = tables_listed(mirror, self._tables(mirror, context))
         return [f"--tables={listed}"] if listed else []
 
@@ -203,7 +214,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         return None if is_skipped or passing & {*done["held"]} else done
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Succeeds in spite of stopped tables, because a failed task sends no asset events."""
+        """Lets the task succeed although tables are stopped: a failed task sends no asset events."""
         return report
 
     def _tables(self, mirror: Mirror, context: Context) -> list[str]:
@@ -226,9 +237,10 @@ class PublishingOperator(OpenMirroringSparkOperator):
 
 
 class ApprovedOperator(OpenMirroringSparkOperator):
-    """Run a job in the name of the person who answered the approval *approval_task_id*.
+    """Run a job in the name of the person who answered the approval task *approval_task_id*.
 
-    One approval is one request, however often this task is tried, cleared or killed (G-30).
+    One approval is one request: when the task is retried, cleared or killed, the job does not start a second request
+    (G-30).
     """
 
     def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
@@ -236,7 +248,10 @@ class ApprovedOperator(OpenMirroringSparkOperator):
         self.approval_task_id = approval_task_id
 
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
-        """The form's values with approver and request id. Raises ``ARGUMENT_INVALID`` without an approver's name."""
+        """The params of the run, with the approver's name and the id of the request.
+
+        Raises ``ARGUMENT_INVALID`` if the approval contains no name.
+        """
         form = super().form(mirror, context)
         if TABLE.field in form:
             checked_tables(mirror, [form[TABLE.field]])
@@ -253,19 +268,22 @@ class ApprovedOperator(OpenMirroringSparkOperator):
 
 
 class ReloadOperator(ApprovedOperator, PublishingOperator):
-    """Reset and rebuild the table that was chosen for the run, in the name of the person who approved it.
+    """Reset the table that was chosen for the run and build it from scratch, in the name of the person who approved.
 
-    While the target has to do its part the task waits deferred, without Spark; after a day it fails with
-    ``RESET_OPEN``.
+    While the reset waits for the target, the task is deferred and uses no Spark. After a day of waiting the task fails
+    with ``RESET_OPEN``.
     """
 
     def work(self, mirror: Mirror, context: Context) -> Any:
-        """Continues the reset as far as possible; defers the task while it waits for the target."""
+        """Continues the reset as far as possible; defers the task while the reset waits for the target."""
         return self._carry_on(mirror, context, (datetime.now(UTC) + _TARGET_WAIT).isoformat())
 
     @noted
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Continues the reset when the trigger ends; raises ``RESET_OPEN`` if the wait ended in vain."""
+        """Continues the reset when the trigger ends.
+
+        Raises ``RESET_OPEN`` if the trigger ended before the target was ready.
+        """
         error = event_error(event)
         if error is not None:
             raise error
@@ -308,23 +326,24 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
         )
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The arguments from the form, as for every approved job; not the tables to publish."""
+        """The job's arguments from the params of the run, as for every job that needs an approval."""
         return OpenMirroringSparkOperator.job_arguments(self, mirror, context)
 
 
 class CorrectOperator(ApprovedOperator):
-    """Reads the rows that a proof found to differ again, into the change log; each proof is corrected once (G-45)."""
+    """Reads again, into the change log, the rows that a proof found to differ; each proof is corrected once (G-45)."""
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
-        """Raises a transient error, so that Airflow retries: the rows could not be read."""
+        """Raises a transient error, so that Airflow retries the task: the rows could not be read now."""
         next_step = "fix what it names; the task tries again, and can be cleared"
         raise TransientError("PROOF_FAILED", report["waits"], where=self.job, next_step=next_step)
 
 
 class DecideOperator(BaseOperator):
-    """Take the decision that the run's form names, in the name of the user who started the run.
+    """Take the decision that the params of the run name, in the name of the user who started the run.
 
-    A run is one request: tried or cleared again, it decides nothing more (G-30). The task returns sentences.
+    One run is one request: when the task is retried or cleared, nothing is decided a second time (G-30). The task
+    returns sentences that say what was decided.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)
@@ -336,7 +355,7 @@ class DecideOperator(BaseOperator):
 
     @noted
     def execute(self, context: Context) -> list[str]:
-        """Decide, and look at the table once."""
+        """Takes the decision, and checks the table once after it."""
         action, fields = chosen_decision(context["params"])
         who = context["dag_run"].triggering_user_name
         if not who:

@@ -1,7 +1,8 @@
 """The Airflow plugin: adds the mirrors' web page to Airflow's menu, and writes run notes.
 
-Airflow users see a mirror if they may see its DAG, and may decide if they may edit it. The page's code is loaded at the
-first request, because every process of Airflow imports the plugin.
+An Airflow user sees a mirror on the page if the user may see the mirror's DAG, and may decide about the mirror if the
+user may edit its DAG. The page's code is loaded at the first request, because every process of Airflow imports the
+plugin.
 """
 
 from __future__ import annotations
@@ -37,10 +38,14 @@ def root_path() -> str:
 
 
 class AirflowDoor:
-    """Lets in whoever is logged in to Airflow: viewers of a mirror's DAG look, who may edit it decides."""
+    """Lets users who are logged in to Airflow use the mirrors' web page.
+
+    A user who may see a mirror's DAG may look at the mirror; a user who may edit the DAG may also decide about the
+    mirror.
+    """
 
     async def admit(self, request: Request) -> Visitor:
-        """The logged-in user of a request, with the mirrors that they may see and change."""
+        """The logged-in user of a request, with the mirrors that the user may see and may decide about."""
         from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
         from fastapi import HTTPException
 
@@ -57,7 +62,7 @@ class AirflowDoor:
         )
 
     def cookies(self, request: Request) -> Mapping[str, str]:
-        """None: Airflow has its own."""
+        """No cookies: Airflow's own cookies show who is logged in."""
         return {}
 
 
@@ -80,11 +85,11 @@ def _links(mirror: Mirror) -> Sequence[Link]:
 
 
 class LazyPage:
-    """The page as an ASGI app that is built at the first request."""
+    """The mirrors' web page as an ASGI app that is built at the first request."""
 
     @cached_property
     def app(self) -> FastAPI:
-        """The page of the mirrors for which there are DAGs."""
+        """The built web page, with the mirrors for which there are DAGs."""
         from open_mirroring.page import Link, MirrorShelf, Surroundings, build_app
         from open_mirroring_airflow.connections import landing_zone, ledger_url
 

@@ -1,4 +1,4 @@
-"""The description of this distribution that Airflow's provider registry reads."""
+"""The description of this Python distribution that Airflow's provider registry reads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _EVENT_HUBS = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's metadata: the entry point ``apache_airflow_provider``."""
+    """The provider's metadata for Airflow; the entry point ``apache_airflow_provider`` names this function."""
     return {
         "package-name": "open-mirroring",
         "name": "Open Mirroring",

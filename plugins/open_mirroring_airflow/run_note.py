@@ -1,7 +1,8 @@
-"""Writes the outcome of a run into its note, so that Airflow's list of runs shows it before a log is opened.
+"""Writes the outcome of a run into the run's note, which Airflow shows in its list of runs.
 
-A task cannot write a note in Airflow 3. It leaves its lines as an XCom, and a listener in the scheduler writes them
-into the notes of task and run when the run ends. Airflow shows the first line alone, so that line is the outcome.
+A task cannot write a note in Airflow 3. So each task stores its lines as an XCom, and when the run ends, a listener in
+the scheduler writes these lines into the notes of task and run. Airflow's list shows only the first line of a note, so
+the first line is the outcome.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _RED = ("failed", "upstream_failed")
 
 
 def noted(execute: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates ``execute`` to store the operator's lines in ``self.said`` for the task's note, even if it fails.
+    """Decorates an operator's ``execute``: the lines in ``self.said`` become the task's note, even if the task fails.
 
-    An error becomes the first line, before the task fails: the run may end in that moment. Users of Airflow see the
-    lines, so of errors that are not ours only the kind is shown.
+    An error becomes the first line. The lines are stored before the task fails, because the run may end at that
+    moment. Airflow's users see the note, so an error from outside the product is shown only by its type.
     """
 
     @wraps(execute)
@@ -59,16 +60,19 @@ def noted(execute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RunNotes:
-    """Airflow's listener. An error in it is logged by the scheduler and changes no run."""
+    """The Airflow listener that writes notes when runs end.
+
+    The scheduler logs an error of this listener; the state of the run does not change.
+    """
 
     @hookimpl
     def on_dag_run_success(self, dag_run: DagRun) -> None:
-        """Write the notes of a run that succeeded."""
+        """Writes the notes of a run that succeeded."""
         _write_notes(dag_run)
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: DagRun) -> None:
-        """Write the notes of a run that failed."""
+        """Writes the notes of a run that failed."""
         _write_notes(dag_run)
 
 

@@ -19,7 +19,10 @@ _TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 500}
 
 
 def params_of(operation: Operation, sources: Sequence[str] | None) -> dict[str, Param]:
-    """The form of an operation; *sources* to choose from are None where the mirror file does not name all tables."""
+    """The params (the trigger form) of an operation.
+
+    *sources* are the tables that the form offers; None if the mirror file names tables by patterns.
+    """
     return {one.field: _param(one, sources) for one in operation.fields}
 
 
@@ -44,9 +47,10 @@ def _param(one: Argument, sources: Sequence[str] | None) -> Param:
 
 
 def decision_params(sources: Sequence[str] | None) -> dict[str, Param]:
-    """The form of the ``decide`` DAG: the decision, its fields, and the reason.
+    """The params (the trigger form) of the DAG ``decide``: the decision, its fields, and the reason.
 
-    The table is free text with the mirror file's tables as suggestions, because others may be mirrored by a pattern.
+    *sources* are the tables of the mirror file. The form suggests them, but accepts any name, because a pattern in the
+    mirror file may mirror more tables.
     """
     labels = {name: one.label for name, one in DECISIONS.items()}
     kinds: dict[str, Any] = {**_TEXT, "enum": list(DECISIONS), "values_display": labels}
@@ -73,9 +77,9 @@ def _decision_fields() -> dict[str, dict[str, Argument]]:
 
 
 def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """The decision in a run's params, and its fields.
+    """The name of the decision in a run's params, and the filled fields of this decision.
 
-    Raises ``ARGUMENT_INVALID`` for a missing field, and for one that this decision does not have.
+    Raises ``ARGUMENT_INVALID`` if the decision lacks a field, or if a field is filled that the decision does not have.
     """
     operation = DECISIONS[params[DECISION]]
     needs, may_have = operation.needs, operation.may_have
@@ -96,14 +100,14 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
-    """The source tables that this run is for, in the mirror file's order; all when none was chosen."""
+    """The source tables that the run is for, in the mirror file's order; all tables if the run names none."""
     return checked_tables(mirror, context["params"].get(TABLES) or None)
 
 
 def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
-    """Returns *wanted*, histories among them, in the mirror file's order; None: all tables.
+    """The tables in *wanted*, which may include histories, in the mirror file's order; if None, all tables.
 
-    Raises ``ARGUMENT_INVALID`` for an unknown table.
+    Raises ``ARGUMENT_INVALID`` if the mirror has no table of a name in *wanted*.
     """
     if mirror.has_patterns:
         from open_mirroring.ledger import open_ledger
@@ -120,10 +124,10 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
 
 
 def backfill_arguments(context: Context) -> list[str]:
-    """The arguments by which the extracting job first reads a backfill's interval; none for a scheduled run.
+    """The arguments that let the extracting job first read the interval of a backfill; empty for a scheduled run.
 
-    A backfill names its interval; a run by hand only if it was given a date (AF-05). Raises ``ARGUMENT_INVALID`` if it
-    is to read again and has none.
+    A backfill always has an interval, a run that a user triggered only if it has a logical date (AF-05). Raises
+    ``ARGUMENT_INVALID`` if the params ask for reading again and the run has no interval.
     """
     run, reread = context["dag_run"], bool(context["params"].get(REREAD.field))
     if run.run_type != _BACKFILL and not reread:

@@ -1,4 +1,4 @@
-"""The gate as a task: it waits, deferred and for a limited time, until a table may publish."""
+"""The task that asks the gate, the check before publishing, and waits a limited time until a table may publish."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _GRACE = timedelta(minutes=5)
 
 
 class GateSensor(BaseSensorOperator):
-    """Ask the gate once; while tables are held and none passes, wait deferred, up to ``gate.timeout_minutes``.
+    """Ask the gate (the check before publishing) which tables may be published now.
 
-    Then it **succeeds** in any case and returns a :class:`~open_mirroring_airflow.gate.GateEvent`: the tables that
-    pass, possibly none, and a HOLD note.
+    While tables are on hold and none may be published, the task waits, deferred, for at most ``gate.timeout_minutes``
+    of the mirror file. Then the task **succeeds** in any case, and returns a
+    :class:`~open_mirroring_airflow.gate.GateEvent`: the tables that may be published, possibly none, and a HOLD note.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)
@@ -37,7 +38,7 @@ class GateSensor(BaseSensorOperator):
 
     @noted
     def execute(self, context: Context) -> GateEvent:
-        """Ask; defer when waiting may help."""
+        """Asks the gate once; defers the task if waiting may help."""
         mirror = load_mirror(Path(self.mirror_file))
         tables = chosen_tables(mirror, context)
         event = gate_event(mirror, ledger_url(mirror), tables, landing_zone(mirror))
@@ -54,7 +55,7 @@ class GateSensor(BaseSensorOperator):
 
     @noted
     def execute_complete(self, context: Context, event: dict[str, Any]) -> GateEvent:
-        """Take the trigger's answer."""
+        """Returns the gate's answer that the trigger sent."""
         error = event_error(event)
         if error is not None:
             raise error

@@ -1,4 +1,7 @@
-"""The triggers of the gate and of a reset; in a package, because the triggerer reads no DAG files."""
+"""The triggers that wait for the gate and for a reset.
+
+The triggers are in an installed package, because Airflow's triggerer reads no DAG files.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,12 @@ class _Looking(BaseTrigger):
         self._wanted = kwargs
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, without secrets, for Airflow's database."""
+        """The trigger's class path and its arguments, for Airflow's database; the arguments contain no secrets."""
         common = {name: getattr(self, name) for name in ("mirror_file", "until", "poll_interval")}
         return f"{type(self).__module__}.{type(self).__qualname__}", {**common, **self._wanted}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Checks repeatedly, then yields one event: the result, or an error."""
+        """Checks repeatedly, then yields one event with the result or with an error."""
         while True:
             remaining = (datetime.fromisoformat(self.until) - datetime.now(UTC)).total_seconds()
             await asyncio.sleep(max(0.0, min(self.poll_interval, remaining)))
@@ -60,21 +63,22 @@ class _Looking(BaseTrigger):
         raise NotImplementedError
 
     def failed(self, error: MirroringError, is_last: bool) -> dict[str, Any] | None:
-        """The event for a check that failed; None to check again later."""
+        """The event for a check that failed with *error*; None to check again later."""
         return None if isinstance(error, TransientError) and not is_last else error_event(error)
 
 
 class GateTrigger(_Looking):
-    """Ask the gate about *tables*; send its answer when one may pass or the time is over.
+    """Ask the gate (the check before publishing) about *tables*, until a table may be published or the time is over.
 
-    It holds only for the moment of the question: publishing asks again.
+    The event contains the gate's last answer. The publishing job asks the gate again, because the answer may have
+    changed since.
     """
 
     def __init__(self, mirror_file: str, tables: list[str], until: str, poll_interval: float) -> None:
         super().__init__(mirror_file=mirror_file, until=until, poll_interval=poll_interval, tables=tables)
 
     def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
-        """Ask the gate once."""
+        """Asks the gate once."""
         event = gate_event(mirror, url, self._wanted["tables"], zone)
         if is_last or is_settled(event):
             return dict(event)
@@ -83,21 +87,25 @@ class GateTrigger(_Looking):
 
 
 class ResetTrigger(_Looking):
-    """Waits until the reset of a table can go on beyond its *stage*; the event contains whether it can.
+    """Waits until the reset of a table can continue after its *stage*; the event contains whether it can.
 
-    It can when the target has dropped or re-created the table, or an operator has confirmed that. Only reads.
+    The reset can continue when the target has dropped or re-created the table, or an operator has confirmed that. The
+    trigger only reads ledger and target.
     """
 
     def __init__(self, *, table: str, stage: str, waits_for: str, **kwargs: Any) -> None:
         super().__init__(table=table, stage=stage, waits_for=waits_for, **kwargs)
 
     def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
-        """Checks once whether the reset can go on."""
+        """Checks once whether the reset can continue."""
         goes_on = may_go_on(mirror, url, self._wanted["table"], self._wanted["stage"], zone)
         return self._event(goes_on=goes_on) if goes_on or is_last else None
 
     def failed(self, error: MirroringError, is_last: bool) -> dict[str, Any] | None:
-        """If the last check fails with a transient error, the event says that the reset cannot go on."""
+        """The event for a check that failed; None to check again later.
+
+        If the last check fails with a transient error, the event contains that the reset cannot continue.
+        """
         is_over = is_last and isinstance(error, TransientError)
         return self._event(goes_on=False) if is_over else super().failed(error, is_last)
 
@@ -106,7 +114,7 @@ class ResetTrigger(_Looking):
 
 
 def may_go_on(mirror: Mirror, url: str, table: str, stage: str, zone: ZoneAddress) -> bool:
-    """Whether the reset of a table can go on beyond *stage*, by ledger and target; blocking."""
+    """Whether a table's reset can continue after *stage*; blocks until ledger and target have answered."""
     from open_mirroring.ledger import open_ledger
     from open_mirroring.operate.reset_driver import ResetDriver
 

@@ -30,7 +30,10 @@ _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
 
 def verdicts_line(findings: Mapping[str, Finding], left: Collection[str]) -> str:
-    """One line with the number of tables per verdict, worst first; tables in *left* have unpublished changes."""
+    """One line with the number of tables per verdict, worst first.
+
+    *left* are tables with changes that are not published yet: if such a table has no worse verdict, it counts as HOLD.
+    """
     from open_mirroring.operate.words import amount, verdict_counts
     from open_mirroring.protocols.verdicts import Verdict
 
@@ -57,9 +60,10 @@ def _coded(tables: Mapping[str, str]) -> str:
 class ReconcileOperator(BaseOperator):
     """Compares ledger and landing zone of a mirror, without Spark, and decides whether the run fails.
 
-    Airflow takes a run's state from its last tasks, and this one always runs. It fails with ``TABLES_STOPPED`` for a
-    stopped table, ``JOB_FAILED`` for a failed task before it, else ``DONE_WITH_LOSSES`` for losses. Tables on hold do
-    not fail the run, unless only an operator can end the hold. The task returns verdicts, note and status.
+    Airflow takes a run's state from its last tasks, and this task always runs last. The task fails with
+    ``TABLES_STOPPED`` if a table is stopped; with ``JOB_FAILED`` if a task before it failed; with ``DONE_WITH_LOSSES``
+    if a table has losses. Tables on hold do not fail the run, unless only an operator can end the hold. The task
+    returns verdicts, note and status.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)
@@ -71,7 +75,7 @@ class ReconcileOperator(BaseOperator):
 
     @noted
     def execute(self, context: Context) -> dict[str, Any]:
-        """Checks all tables once, and raises the error that fails the run, if any."""
+        """Checks all tables once, and raises the error that fails the run, if there is one."""
         from open_mirroring.ledger import open_ledger
         from open_mirroring.ledger.reading import LedgerReader
         from open_mirroring.operate.job_story import story

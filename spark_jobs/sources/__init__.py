@@ -1,1 +1,1 @@
-"""Reads change data from its sources: formats decode messages; transports list and read what is unread."""
+"""Reads change data from sources: a format decodes messages; a transport lists the unread ranges and reads them."""

@@ -1,6 +1,7 @@
 """Creates the format and transport for the source in a mirror file; the only module that knows all sources.
 
-A source is loaded when a mirror file asks for it; others are registered by the entry point of an installed package.
+The code of a source is imported only when a mirror file uses the source. An installed package can add a source by an
+entry point.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from spark_jobs.sources.contract.source import Format, SchemaLookup, Transport
 
 
 class MirrorSource(NamedTuple):
-    """The source of a mirror. *tables* are by their unquoted names, as messages have them.
+    """The source of a mirror: transport, format and mirrored tables.
 
-    *given* are the table structures that the mirror file itself contains.
+    *tables* are by their names without quotes, as messages contain them. *registry* finds structures in a schema
+    registry; None if the mirror has none. *given* are the table structures under `structures` in the mirror file.
     """
 
     transport: Transport
@@ -31,10 +33,11 @@ class MirrorSource(NamedTuple):
 
 
 def source_of(mirror: Mirror) -> MirrorSource:
-    """Creates the source that a mirror file describes, without reading from it.
+    """Creates the source that a mirror file describes, without reading from the source.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``, ``METADATA_MISSING``.
+        TerminalError: ``CONNECTION_INVALID`` if a connection is wrong; ``METADATA_MISSING`` if a structure in the
+            mirror file is not valid.
     """
     # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
     # alike: [a.b].c goes before a.[b.c].
@@ -55,7 +58,10 @@ def source_of(mirror: Mirror) -> MirrorSource:
 
 
 def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[str, Sequence[Structure]]:
-    """The structures that a mirror's source announced, by ``schema.table``, see :meth:`Format.structures`."""
+    """The table structures that a mirror's source announced, by ``schema.table``, in order.
+
+    *kept* are the structures in the ledger; :meth:`Format.structures` sorts them.
+    """
     return format_of(mirror).structures([SourceSchema(*one) for one in kept])
 
 
@@ -65,7 +71,7 @@ def _mirrored(table: Table) -> MirroredTable:
 
 
 def transport_of(mirror: Mirror) -> Transport:
-    """Creates the transport of a mirror, which lists and reads its changes."""
+    """Creates the transport of a mirror, which lists and reads the mirror's changes."""
     match mirror.source:
         case described.InCapture() as source:
             from spark_jobs.sources.transports.capture import CaptureFiles
@@ -90,7 +96,7 @@ def transport_of(mirror: Mirror) -> Transport:
 
 
 def format_of(mirror: Mirror) -> Format:
-    """Creates the format of a mirror, which decodes its changes."""
+    """Creates the format of a mirror, which decodes the mirror's changes."""
     match mirror.source:
         case described.ChangeEvents() as source:
             from spark_jobs.sources.ces.format import CesFormat

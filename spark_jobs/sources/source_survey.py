@@ -1,4 +1,4 @@
-"""Finds mirrored tables that are missing at the source, for the command ``check``; starts no JVM."""
+"""Finds mirrored tables that are missing at the source, for the command ``open-mirroring check``; starts no JVM."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from spark_jobs.sources.registry import transport_of
 
 
 def unread_topics(source: AnySource, named: Mapping[str, str]) -> dict[str, str]:
-    """Tables with a topic of their own that is not under ``source.topics``, each with a message."""
+    """A message for each table whose own topic is not under ``source.topics`` in the mirror file.
+
+    *named* maps tables to their topics.
+    """
     topics = source.topics if isinstance(source, InTopics) else named.values()
     missing = {table: topic for table, topic in named.items() if topic not in topics}
     return {table: f"its topic {topic!r} is none of `source.topics`" for table, topic in missing.items()}
 
 
 def warnings(mirror: Mirror) -> list[Problem]:
-    """Warnings before the first run: ``NOT_SEEN``, ``SETUP_INCOMPLETE``, ``CONTROL_TABLE_UNREAD``.
+    """The warnings about a mirror's source before the first run.
 
-    Databases that only Spark can read, or that do not answer, are not checked.
+    They are ``NOT_SEEN``, ``SETUP_INCOMPLETE`` and ``CONTROL_TABLE_UNREAD``. A database that only Spark can read, or
+    that does not answer, is not checked.
     """
     try:
         survey = transport_of(mirror).survey()
@@ -51,7 +55,7 @@ def warnings(mirror: Mirror) -> list[Problem]:
 
 
 def check_structures(mirror: Mirror) -> list[Problem]:
-    """Mistakes in the table structures that a mirror file contains (``structures``)."""
+    """Mistakes in the table structures under `structures` in a mirror file."""
     try:
         given_structures(mirror)
     except TerminalError as error:

@@ -1,7 +1,7 @@
-"""Runs one job in Fabric's own Spark by its Livy API, as a batch or in a session, and reads its end from the ledger.
+"""Runs one job in Fabric's own Spark by its Livy API, as a batch or in a session.
 
-The driver there gets the job as encrypted text, as a driver on a cluster does (S-16). What Livy reports of a job counts
-only where the job left no end in the ledger.
+The job is sent to Fabric's driver as encrypted text, and writes its result into the ledger (S-16). What Livy reports
+about a job counts only if the ledger has no result of the job.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _BATCHES, _SESSIONS = "/batches", "/sessions"
 class LivySubmitHook:
     """Starts a job in Fabric, waits until it ends, and cancels it when the task is killed or times out.
 
-    A session has the mirror's name. It is found or started by each job, and kept: Fabric ends it when it was idle for
-    some time. Its jobs run one after the other.
+    If the connection asks for a session, each job finds or starts the session that is named after the mirror. The
+    session is kept for the next job until Fabric ends it as idle; the jobs in it run one after the other.
     """
 
     def __init__(self, mirror: Mirror, job: str, job_arguments: list[str], connection: Connection) -> None:
@@ -50,10 +50,10 @@ class LivySubmitHook:
         self.result = JobResult()
 
     def submit(self, application: str = "") -> None:
-        """Run the job to its end; what it left goes into :attr:`result` and :attr:`exit_code`.
+        """Runs the job to its end, and sets :attr:`result` and :attr:`exit_code`.
 
         *application* is not used: the program is in the lakehouse. Raises the errors of
-        :class:`~open_mirroring.fabric.livy.LivyApi` if the job cannot be started or its end cannot be seen.
+        :class:`~open_mirroring.fabric.livy.LivyApi` if the job cannot be started, or if its end cannot be observed.
         """
         try:
             self._path = self._started()
@@ -68,7 +68,7 @@ class LivySubmitHook:
         self.exit_code, self.result = self._job.end()
 
     def on_kill(self) -> None:
-        """Cancel what was started, also where the answer to its start is still awaited."""
+        """Cancels the job in Fabric, also if Fabric has not yet answered the request that starts it."""
         self._is_killed = True
         try:
             path = self._path or (self._livy.mode == "batch" and self._api.find(_BATCHES, self._batch_name))

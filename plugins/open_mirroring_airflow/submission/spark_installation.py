@@ -1,4 +1,4 @@
-"""Finds the installation of Spark, the jobs and their jars, without importing them."""
+"""Finds where Spark, the product's jobs and their jars are installed, without importing them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ def job_file(job: str) -> Path:
 
 
 def logging_option() -> str:
-    """The JVM option that keeps Spark's own chatter out of the task's log."""
+    """The JVM option that keeps Spark's own log lines out of the Airflow task's log."""
     return f"-Dlog4j2.configurationFile={(_jobs_folder() / 'runtime' / 'log4j2.properties').as_uri()}"
 
 
 def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the process that submits a job: this one's, without Airflow's own settings, and *connections*.
+    """The environment variables for the process that submits a job.
 
-    What is set already wins: ``SPARK_HOME`` and ``PYSPARK_PYTHON`` for a Spark of its own, ``SPARK_SUBMIT_OPTS`` for
-    flags of the JVM. Raises ``INSTALLATION_INCOMPLETE``.
+    The result has the variables of the current process without Airflow's own settings, and the variables in
+    *connections*. Variables that are already set are kept: ``SPARK_HOME`` and ``PYSPARK_PYTHON`` for a separate Spark,
+    ``SPARK_SUBMIT_OPTS`` for flags of the JVM. Raises ``INSTALLATION_INCOMPLETE`` if there is no ``spark-submit``.
     """
     environment = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_FOR_JOBS)}
     installed = _installed_spark()

@@ -1,8 +1,8 @@
-"""Runs one job on Spark, without secrets on its command line, and reads its result.
+"""Runs one job on Spark, without secrets on the command line, and reads the job's result.
 
-In client mode the job is a Python program on the task's machine: secrets are in its environment, and its result is a
-file. In cluster mode the job is sent to the driver as encrypted text, and its result is read from the ledger. The same
-holds in Fabric's own Spark: :mod:`~open_mirroring_airflow.submission.livy_hook`.
+In client mode the job is a Python program on the Airflow task's machine: secrets are in the program's environment, and
+its result is a file. In cluster mode, as in Fabric's own Spark (:mod:`~open_mirroring_airflow.submission.livy_hook`),
+the job is sent to the driver as encrypted text, and its result is read from the ledger.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ _ON_CLUSTER = {
 
 
 class JobSubmitHook(SparkSubmitHook):
-    """Submits in client mode with the complete *environment* of the process, and reads what the job leaves.
+    """Runs a job in client mode, and reads the job's result.
 
-    A connection of the type ``spark_connect`` names a server of Spark Connect: the job joins it, and starts no JVM. The
-    hook's ``env_vars`` are not used: they are shown on the rendered task. *class_path* are jars for the driver and, off
-    this machine, for executors; without *cores* the connection decides.
+    *environment* are all environment variables of the job's process. *class_path* are jars for the driver and, if the
+    executors are on other machines, for the executors. *cores* limits the cores; None: the Spark connection decides.
+    If the Spark connection has the type ``spark_connect``, the job uses that Spark Connect server and starts no JVM.
+    The inherited argument ``env_vars`` is not used, because Airflow shows it on the rendered task.
     """
 
     def __init__(
@@ -71,11 +72,11 @@ class JobSubmitHook(SparkSubmitHook):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the job; None before its end."""
+        """The exit code of the job; None before the job has ended."""
         return None if self._submit_sp is None else self._submit_sp.returncode
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run the job to its end; its output goes to the log, its result into :attr:`result`."""
+        """Runs the job to its end; writes its output to the task's log, and sets :attr:`result`."""
         with TemporaryDirectory(prefix="open-mirroring-") as folder:
             file = Path(folder, "result.json")
             environment = {**self._environment, RESULT_FILE: str(file), **self._spark()}
@@ -101,9 +102,10 @@ class JobSubmitHook(SparkSubmitHook):
 
 
 def connect_address(connection_id: str) -> str | None:
-    """The address of the Spark Connect server that a connection names; None for a connection of another type.
+    """The address of the Spark Connect server in an Airflow connection; None for a connection of another type.
 
-    Of its extra, what begins with ``x-`` is sent along, as ``x-databricks-cluster-id`` is.
+    Fields of the connection's extra whose names begin with ``x-``, such as ``x-databricks-cluster-id``, are sent to
+    the server as headers.
     """
     connection = BaseHook.get_connection(connection_id)
     if connection.conn_type != SparkConnectHook.conn_type:
@@ -114,16 +116,16 @@ def connect_address(connection_id: str) -> str | None:
 
 
 def is_cluster_mode(spark: Any) -> bool:
-    """Whether a Spark connection asks for drivers on the cluster."""
+    """Whether the Spark connection *spark* sets the deploy mode ``cluster``: the driver runs on the cluster."""
     return bool(spark.conn_type == SparkSubmitHook.conn_type and spark.extra_dejson.get("deploy-mode") == "cluster")
 
 
 class SealedJob:
-    """A job as encrypted text for a driver elsewhere, which writes the job's end into the ledger.
+    """A job as encrypted text, for a Spark driver on another machine, which writes the job's result into the ledger.
 
-    *arguments* are those of :mod:`spark_jobs.sealed_job`: where the driver finds the key, and the text that only this
-    key opens. *extra* is that of the Spark connection *name*. A ledger in a file is refused
-    (``INSTALLATION_INCOMPLETE``).
+    *extra* is the extra of the Spark connection *name*. The attribute *arguments* has the command line for
+    :mod:`spark_jobs.sealed_job`: where the driver finds the key, and the encrypted text. Raises
+    ``INSTALLATION_INCOMPLETE`` if the ledger is a SQLite file, which the driver cannot reach.
     """
 
     def __init__(self, mirror: Mirror, job: str, job_arguments: list[str], extra: Mapping[str, Any], name: str) -> None:
@@ -143,7 +145,10 @@ class SealedJob:
         self.arguments = [key_file, sealed(order, key)]
 
     def end(self) -> tuple[int, JobResult]:
-        """The job's exit code and result; ``NO_END`` and none where it left none."""
+        """The job's exit code and result from the ledger.
+
+        If the ledger has no result of the job, the exit code is ``NO_END`` and the result is empty.
+        """
         ledger = open_ledger(self._ledger_url)
         try:
             return recorded_end(ledger, self.run) or (NO_END, JobResult())
@@ -151,15 +156,15 @@ class SealedJob:
             ledger.dispose()
 
     def masked(self, text: str) -> str:
-        """A text without the job's own."""
+        """*text* with the encrypted text of the job replaced, for logs."""
         return text.replace(self.arguments[-1], "(the sealed job)")
 
 
 class ClusterSubmitHook(SparkSubmitHook):
-    """Submits in cluster mode, where neither a file nor the environment of this process reaches the driver.
+    """Submits a job in cluster mode, where the driver gets neither files nor environment variables of this process.
 
-    The submitted program is :mod:`spark_jobs.sealed_job`. It is refused (``INSTALLATION_INCOMPLETE``) on a master that
-    runs no Python programs.
+    The submitted program is :mod:`spark_jobs.sealed_job`. Raises ``INSTALLATION_INCOMPLETE`` if the Spark master runs
+    no Python programs in cluster mode.
     """
 
     def __init__(
@@ -176,7 +181,7 @@ class ClusterSubmitHook(SparkSubmitHook):
         self.result = JobResult()
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run the job to its end; what it left goes into :attr:`result` and :attr:`exit_code`."""
+        """Runs the job to its end, and sets :attr:`result` and :attr:`exit_code`."""
         try:
             return super().submit(str(job_file("sealed_job")), env=job_environment({}), **kwargs)
         finally:

@@ -1,8 +1,8 @@
-"""Reads change events in Avro: the framing, and the outer and inner record (C-60 to C-63).
+"""Reads change events in Avro: the header of a message, and the outer and inner Avro record (C-60 to C-63).
 
-The framing is undocumented, so the bytes decide: a schema counts as the right one only if it reads every byte, and the
-log sequence number is well formed (C-62). Public source: Microsoft Learn, *JSON Message format - change event
-streaming*.
+Microsoft does not document this header, so the bytes decide: a schema counts as the right one only if it reads every
+byte, and if the log sequence number in the record is well formed (C-62). Public source: Microsoft Learn, *JSON Message
+format - change event streaming*.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ DATA_SCHEMAS = (DATA_WITH_FINALEVENT, DATA)
 
 
 def unframed(body: bytes) -> bytes:
-    """Returns an Avro message without the header that a schema registry puts before it.
+    """Returns an Avro message without the header that a schema registry puts before the record.
 
-    Raises a Refusal for a message that does not begin like a change event.
+    Raises a Refusal if the message does not begin like a change event.
     """
     if body.startswith(b"\x06"):
         return body
@@ -90,7 +90,7 @@ def unframed(body: bytes) -> bytes:
 
 
 def read_container(body: bytes) -> dict[str, Any]:
-    """The fields of the only record in an Avro container file, which contains its own schema (C-63)."""
+    """The fields of the only record in an Avro container file; the file contains its own schema (C-63)."""
     try:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
     except Exception as error:  # the file has its own schema, which may be anything
@@ -103,7 +103,7 @@ def read_container(body: bytes) -> dict[str, Any]:
 
 
 def read_envelope(datum: bytes) -> dict[str, Any]:
-    """The fields of a :data:`CHANGE_EVENT` record."""
+    """The fields of the outer Avro record, a :data:`CHANGE_EVENT`."""
     try:
         return only_record(datum, CHANGE_EVENT)
     except UNREADABLE as error:
@@ -111,7 +111,7 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
-    """The fields of ``data``, read by the first of :data:`DATA_SCHEMAS` that matches all its bytes."""
+    """The fields of the inner Avro record ``data``, read by the first matching schema in :data:`DATA_SCHEMAS`."""
     reasons = []
     for schema in DATA_SCHEMAS:
         try:

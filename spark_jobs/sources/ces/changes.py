@@ -1,7 +1,8 @@
-"""Converts one change event of a mirrored table to rows of the change log (A3, A6): INSERT, UPDATE and DELETE.
+"""Converts one change event (INSERT, UPDATE or DELETE) of a mirrored table to rows of the change log (A3, A6).
 
-An UPDATE that changes the key becomes two rows at one log position: the first removes the old key (``sub`` 0), the
-second sets the new one (``sub`` 1). Otherwise the row would stay at the target under its old key (G-03, C-73).
+An UPDATE that changes the key becomes two rows at one log position: the first row removes the old key (``sub`` 0), the
+second row sets the new key (``sub`` 1). Without the first row, the target would keep the row under its old key (G-03,
+C-73).
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ _COLUMN_LISTS_KEPT = 1000
 
 
 class ColumnList(RowColumns):
-    """The column list of an event (``cols``), and how the row images of such events are read and written to the log.
+    """The column list of an event (``cols``): how row images with these columns are read and written to the change log.
 
-    *key* are the table's key columns, *chosen* its mirrored columns, *binary* how the stream encodes binary values.
+    *key* are the key columns of the table, *chosen* its mirrored columns. *binary* is the encoding of binary values in
+    the event.
     """
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
@@ -69,7 +71,8 @@ class ColumnList(RowColumns):
     def read(self, text: str) -> tuple[Image, str | None]:
         """Parses the JSON of a row image.
 
-        Returns its values, and its compact JSON if the log can store that unchanged.
+        Returns the values by column, and the image as compact JSON; None instead of the JSON if the change log has to
+        store other values or columns.
         """
         try:
             image = _decode_image(text)
@@ -96,14 +99,15 @@ class ColumnList(RowColumns):
         return {name: None if value is None else str(value) for name, value in image.items()}
 
     def absent_from(self, image: Image) -> tuple[str, ...]:
-        """The mirrored columns that are missing in an image; a column with NULL is not missing."""
+        """The mirrored columns that are missing in *image*; a column with the value NULL is not missing."""
         return tuple(name for name in self.kept if name not in image)
 
     def written_without(self, image: Image, unsent: Collection[str]) -> tuple[str, str]:
         """The column list and the row, both as JSON, for an update without the columns *unsent* (G-04, C-96).
 
-        Readers of the log see by a gap between column positions that columns are missing. Where there would be none,
-        because the last columns are missing, positions are shifted to begin with 1.
+        Readers of the change log recognize missing columns by a gap between the positions of the columns. If only the
+        last columns are missing, there is no gap; then all positions are increased by 1, so that position 0 is the
+        gap.
         """
         sent = [column for column in self._columns if column.name in self.kept and column.name not in unsent]
         shift = int(sorted(c.index for c in sent) == list(range(len(sent))))
@@ -111,7 +115,7 @@ class ColumnList(RowColumns):
         return text, self._written(image, tuple(c.name for c in sent))
 
     def spelled(self, name: str, value: str | None) -> str | None:
-        """A value as the log stores it: unchanged, but binary values in base64 become hexadecimal."""
+        """A value of the column *name* as the change log stores it: base64 becomes hexadecimal."""
         if value is None or name not in self.base64:
             return value
         try:
@@ -120,19 +124,16 @@ class ColumnList(RowColumns):
             raise Refusal("ROW_INVALID", f"the value of {shown(name)}, {shown(value)}, is no base64") from None
 
     def write(self, image: Image) -> str:
-        """The JSON of a row after a change, with its columns in order. Missing values become NULL (C-84)."""
+        """The JSON of a row after a change, with the columns in order; missing values become NULL (C-84)."""
         return self._written(image, self.kept)
 
     def write_old(self, image: Image) -> str:
-        """The JSON of a row before a change.
-
-        A large object that is NULL is omitted: the source may not have sent it (C-71).
-        """
+        """The JSON of a row before a change, without large objects that are NULL: they may not be sent (C-71)."""
         sent = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, sent)
 
     def mark(self, old: Image) -> int | None:
-        """A short hash of the row before an update; None unless that row certainly has all columns (C-71)."""
+        """A short hash of the row before an update; None unless the image *old* certainly has all columns (C-71)."""
         if self.large or not old.keys() >= set(self.kept):
             return None
         return image_mark(self.write(old).encode())
@@ -180,10 +181,11 @@ def _cut_values(columns: ColumnList, image: Image) -> list[str]:
 
 
 class Outcome(NamedTuple):
-    """The result of decoding one message: its log rows, or none if its table is not mirrored.
+    """The result of decoding one message: the rows of the change log; no rows if the message's table is not mirrored.
 
-    *foreign* is the name of a table that is not mirrored, *at* the position of its message, if known. *sender* is the
-    database of a change. *old_key_missing*: the update does not show which key the row had before.
+    *foreign* is the name of the table if it is not mirrored, *at* the log position of the message, if known. *sender*
+    is the database in which the change was made. *old_key_missing*: the update does not show the key that the row had
+    before.
     """
 
     rows: tuple[LogRow, ...]
@@ -194,7 +196,7 @@ class Outcome(NamedTuple):
 
 
 class SourceTable:
-    """A mirrored table, with a cache of the column lists that its events contained."""
+    """A mirrored table, with a cache of the column lists in its events."""
 
     def __init__(self, table: MirroredTable, binary: BinaryText) -> None:
         self.source = table.source
@@ -207,7 +209,7 @@ class SourceTable:
         self._lists: dict[bytes, ColumnList] = {}
 
     def columns(self, raw: bytes) -> ColumnList:
-        """Parses the JSON of ``cols``, or returns the cached result."""
+        """Parses *raw*, the JSON of an event's ``cols``; a column list that was parsed before comes from the cache."""
         found = self._lists.get(raw)
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:
@@ -217,9 +219,10 @@ class SourceTable:
 
 
 def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
-    """Converts a complete event to log rows. *origin* and *place* locate its message at the source.
+    """Converts a complete event to rows of the change log.
 
-    Raises a Refusal, which becomes a dead letter, for an event that contradicts itself or does not show its key.
+    *origin* and *place* locate the event's message at the source. Raises a Refusal, which becomes a dead letter, if
+    the event contradicts itself or does not show its key.
     """
     images = data.images
     if images is None:
@@ -409,10 +412,11 @@ def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None
 
 
 def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:
-    """The key of the row that an unreadable change would have changed, so that only this row is treated as outdated.
+    """The key of the row that an unreadable change would have changed: only this row then counts as outdated.
 
-    *key* is the key if it could be read. None if the key is unknown, or if an UPDATE may have changed it: the row under
-    the old key would then stay for ever (G-03, C-73).
+    *key* is the key in the event if it could be read. Returns None if the key is unknown. Returns None also if an
+    UPDATE may have changed the key, because the row under the old key would then stay at the target for ever (G-03,
+    C-73).
     """
     key = key or _announced_key(data, table)
     images = data.images

@@ -1,7 +1,7 @@
-"""Decodes change events to rows of the change log. The fast path must give the same result.
+"""Decodes change events to rows of the change log. The fast path must give the same rows.
 
-Each message is decoded alone, so order does not matter; only the pieces of a split event are joined (C-50 to C-56).
-Public source: Microsoft Learn, *JSON Message format - change event streaming*.
+Each message is decoded alone, so the order of messages does not matter; only the pieces of a split event are joined
+(C-50 to C-56). Public source: Microsoft Learn, *JSON Message format - change event streaming*.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ from spark_jobs.sources.sql_server.types import BinaryText
 
 
 class CesSettings(NamedTuple):
-    """Settings of the decoder.
+    """Settings of the decoder of change events.
 
-    Only events of *database* are read, others are ignored (C-12). *binary* is the encoding of binary values. Messages
-    and joined events longer than the limits become dead letters (C-50, C-56).
+    Only events of *database* are read; events of other databases are ignored (C-12). *binary* is the encoding of
+    binary values. A message longer than *max_message_bytes*, or a joined event longer than *max_event_bytes*, becomes
+    a dead letter (C-50, C-56).
     """
 
     database: str | None = None
@@ -63,7 +64,7 @@ DEFAULT_SETTINGS = CesSettings()
 
 
 class CesDecoder(Decoder):
-    """Decodes CES messages of every generation, JSON and Avro, and joins split events."""
+    """Decodes change events in JSON and Avro, in all three generations of the format, and joins split events."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
@@ -135,7 +136,10 @@ class CesDecoder(Decoder):
         return read_event(body)
 
     def decode_event(self, event: Event, origin: str, place: int, raw: bytes | None) -> Outcome:
-        """Decodes a complete event. If it cannot be read, the result is a dead letter, which keeps the bytes *raw*."""
+        """Decodes a complete event. If the event cannot be read, the result is a dead letter with the bytes *raw*.
+
+        *origin* and *place* locate the event's message at the source.
+        """
         table: SourceTable | None = None
         data: Data | None = None
         try:
@@ -160,9 +164,10 @@ class CesDecoder(Decoder):
             return self.placed(row, named)
 
     def placed(self, letter: LogRow, named: NamedTable | None) -> Outcome:
-        """Assigns a dead letter to the table *named*, found in its bytes; no row if that is not mirrored (C-95).
+        """Assigns the dead letter *letter* to the table *named*, which was found in the letter's bytes (C-95).
 
-        A dead letter without a key stops a table that has one, because any of the table's rows may be outdated.
+        If the table is not mirrored, the result has no row. A dead letter without a key stops a table that is mirrored
+        by a key, because any row of the table may be outdated.
         """
         if named is None or not (named.schema and named.tbl):
             return Outcome((letter,))
@@ -176,15 +181,16 @@ class CesDecoder(Decoder):
         return Outcome((letter._replace(tbl=self._tables[meant].source),))
 
     def foreign_name(self, data: Data) -> str:
-        """The name of a table that is not mirrored, with its database if that is not the one that is read."""
+        """The name of an event's table that is not mirrored; with its database if the mirror reads another database."""
         source = data.eventsource
         name = f"{source.schema}.{source.tbl}"
         return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
-        """The mirrored table of an event; None when it is not mirrored.
+        """The mirrored table of an event; None if the event's table is not mirrored.
 
-        Raises a Refusal if a name differs in case only: ignoring such an event could lose changes.
+        Raises a Refusal if the event's name and a mirrored table's name differ in case only: to ignore such an event
+        could lose changes.
         """
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
@@ -206,7 +212,7 @@ class CesDecoder(Decoder):
 
 
 def old_keys_missing(tables: Collection[str]) -> list[SourceSchema]:
-    """Notes for the ledger that updates of these tables do not show the row's previous key (C-73)."""
+    """Records for the ledger which say that updates of *tables* do not show the row's previous key (C-73)."""
     return [SourceSchema(OLD_KEYS_MISSING, "", table, 0, "") for table in sorted(tables)]
 
 
@@ -244,9 +250,9 @@ class _Piece(NamedTuple):
 
 
 def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | Unjoinable:
-    """Joins the pieces of one split event, and decodes it as if it had come whole in place of its last piece.
+    """Joins the pieces of one split event, and decodes the event like one message at the place of its last piece.
 
-    Returns Waiting if pieces are missing, and Unjoinable (or a dead letter) if they can never be joined.
+    Returns Waiting if pieces are missing, and Unjoinable (or a dead letter) if the pieces can never be joined.
     """
     read = [_Piece(row, decoder.read(row.raw)) for row in sorted(pieces, key=lambda row: (row.origin, row.place))]
     try:

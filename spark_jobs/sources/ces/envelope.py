@@ -1,8 +1,8 @@
-"""Reads the CloudEvents envelope of a message, which is one event or one piece of it (C-10 to C-32, A4).
+"""Reads the CloudEvents envelope of a message, which is one event or one piece of an event (C-10 to C-32, A4).
 
-Three generations of the format share one type name (C-22). They number pieces by ``splitindex`` and ``splittotalcnt``
-(a), or by ``segmentindex`` and ``finalsegment`` (b, c). Public source: Microsoft Learn, *JSON Message format - change
-event streaming*, and CloudEvents 1.0.
+Three generations of the format (a, b and c) have the same type name (C-22). Generation a numbers the pieces of an event
+by ``splitindex`` and ``splittotalcnt``, generations b and c by ``segmentindex`` and ``finalsegment``. Public source:
+Microsoft Learn, *JSON Message format - change event streaming*, and CloudEvents 1.0.
 """
 
 from __future__ import annotations
@@ -37,21 +37,27 @@ _MAX_INDEX = 2**31 - 1
 
 
 class KeyPart(msgspec.Struct, gc=False):
-    """One entry of ``pkkey``. A value may be any scalar (C-45) except a fraction, which could lose digits."""
+    """One entry of ``pkkey``, which lists an event's key columns with their values.
+
+    A value may be any scalar (C-45) except a fraction, because a fraction could lose digits.
+    """
 
     columnname: str
     value: str | int | bool | None
 
 
 class Transaction(msgspec.Struct, gc=False):
-    """The fields of ``transaction`` that locate a change. Its times are not read: they decide nothing (C-48)."""
+    """The fields of ``transaction`` that locate a change; the times in ``transaction`` are not read (C-48)."""
 
     commitlsn: str
     sequencenumber: int
 
 
 class EventSource(msgspec.Struct, gc=False):
-    """The table, columns and key of a change. *cols* is not parsed here: its few different texts are cached parsed."""
+    """The table, columns and key of a change.
+
+    *cols* is not parsed here: a table has few different column lists, so the decoder parses each of them once.
+    """
 
     db: str
     schema: str
@@ -62,14 +68,14 @@ class EventSource(msgspec.Struct, gc=False):
 
 
 class EventRow(msgspec.Struct, gc=False):
-    """The row before (*old*) and after (*current*) the change, each the text of a JSON object."""
+    """The row before (*old*) and after (*current*) the change, each as the JSON text of an object."""
 
     old: str | None
     current: str | None
 
 
 class Data(msgspec.Struct, gc=False):
-    """The payload of an event; one documentation page calls ``eventrow`` ``eventdata`` (C-42)."""
+    """The member ``data`` of an event; one documentation page calls its member ``eventrow`` ``eventdata`` (C-42)."""
 
     eventsource: EventSource
     eventrow: EventRow | None = None
@@ -77,7 +83,10 @@ class Data(msgspec.Struct, gc=False):
 
     @property
     def images(self) -> EventRow | None:
-        """The row before and after the change; None if missing, or if both names occur."""
+        """The row before and after the change, from ``eventrow`` or ``eventdata``.
+
+        None if the event has neither of the two members, or both.
+        """
         return None if self.eventrow and self.eventdata else self.eventrow or self.eventdata
 
 
@@ -103,9 +112,10 @@ class _Typed(msgspec.Struct):
 
 
 class Split(NamedTuple):
-    """The position of a message among the pieces of its event, which count from 0 or from 1 (C-52).
+    """The position of a message among the pieces of its event; pieces count from 0 or from 1 (C-52).
 
-    Either the *last* one is marked, or the *total* is announced, which is at least 2; the other is None.
+    Either *last* shows whether this piece is the last one, or *total* is the number of pieces, at least 2; the field
+    that the message does not have is None.
     """
 
     piece: int
@@ -114,9 +124,10 @@ class Split(NamedTuple):
 
     @property
     def whole(self) -> bool | None:
-        """Whether the message is a complete event; None when only its content can show it.
+        """Whether the message is a complete event; None if only the message's content can show it.
 
-        A last piece numbered 1 is the end of a split event that counts from 0, or an unsplit one that counts from 1.
+        A last piece with the number 1 is ambiguous: it ends a split event that counts from 0, or it is an unsplit
+        event that counts from 1.
         """
         if self.total is not None:
             return False
@@ -132,9 +143,10 @@ UNSPLIT = Split(0, True, None)
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A message with a valid envelope.
 
-    *data* is text (JSON), bytes (Avro), or :class:`Data` if it was plain JSON members.
+    *data* is a string (JSON), bytes (Avro), or :class:`Data` if it was a JSON object inside the envelope.
 
-    *epoch* is the id of the stream, *lsn* and *sequence* order its changes; all three come from ``logicalid``.
+    *epoch* is the id of the stream (one enabling of streaming at the source), *lsn* and *sequence* order the stream's
+    changes. All three come from ``logicalid``.
     """
 
     epoch: str
@@ -147,19 +159,19 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def logical_id(self) -> str:
-        """The id that all pieces of an event share, in lower and upper case as the log spells it (C-31)."""
+        """The id that all pieces of an event share, in the lower and upper case of the change log (C-31)."""
         return f"{self.epoch}:{self.lsn}:{self.sequence}"
 
     @property
     def committed(self) -> str | None:
-        """When the change was committed, if known: ``time`` may be missing or invalid (C-15)."""
+        """When the change was committed; None if ``time`` is missing or invalid (C-15)."""
         try:
             return msgspec.json.decode(self.time, type=str)
         except msgspec.DecodeError:
             return None
 
     def position(self, sub: int) -> str:
-        """The position in the log (C-32); *sub* is 0 for removing a key and 1 for setting a row."""
+        """The log position of the change (C-32); *sub* is 0 for removing a key and 1 for setting a row."""
         return position_text(self.lsn, self.sequence, sub)
 
 
@@ -168,7 +180,7 @@ _decode_data = msgspec.json.Decoder(Data).decode
 
 
 def read_event(body: bytes) -> Event:
-    """Reads the envelope of one message, JSON or Avro. Raises a Refusal if it is not a change event."""
+    """Reads the envelope of one message, JSON or Avro. Raises a Refusal if the message is not a change event."""
     if body[:1] == b"{":
         return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
@@ -320,9 +332,10 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """Reads ``data`` of a complete event; the case of its names may differ from the published samples (C-97).
+    """Reads ``data`` of a complete event; the case of member names may differ from the published samples (C-97).
 
-    Bytes that do not begin with a brace are an Avro record (C-62). Raises a Refusal if it is neither.
+    Bytes that do not begin with a brace are read as an Avro record (C-62). Raises a Refusal if *payload* is neither a
+    valid JSON object nor a valid Avro record.
     """
     if isinstance(payload, Data):
         return payload
@@ -357,7 +370,7 @@ def _data_of(record: dict[str, Any]) -> Data:
 
 
 def is_complete(payload: str | bytes | Data) -> bool:
-    """Whether a payload is one complete JSON object or Avro record, not a piece of an event (C-52)."""
+    """Whether *payload* is one complete JSON object or Avro record, not a piece of an event (C-52)."""
     try:
         read_data(payload)
     except Refusal:

@@ -1,16 +1,16 @@
 r"""Reads most change events with regular expressions, much faster than the decoder (C-10 to C-49).
 
-The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) defines the format. The fast path reads a message only if its
-bytes prove that the decoder would give the same row: its list of columns is known, everything else matches a strict
-pattern, and the two copies of key and position agree. Pieces of split events, key changes, other spellings and anything
-damaged go to the decoder.
+The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) defines the format. The fast path reads a message only if the
+message's bytes prove that the decoder would give the same row: the column list is known, everything else matches a
+strict pattern, and the two copies of key and position agree. The decoder reads pieces of split events, key changes,
+other spellings and anything damaged.
 
 The patterns are regular expressions over the bytes of a line. A message has three levels of JSON: the envelope;
-``data``, an object written into a text; and the images of the row, objects written into texts of ``data``. Each level
-escapes the quotes of the one inside: on the line a quote of the envelope is ``"``, one of ``data`` is ``\"`` and one of
-an image is ``\\\"``. The expressions allow no white space, no additional or duplicate member and no other order. So a
-match is JSON at all three levels, and its groups have their meaning. The expressions never backtrack: a line is read
-once, from left to right.
+``data``, an object written into a string of the envelope; and the row images, objects written into strings of ``data``.
+Each level escapes the quotes of the level inside it: on the line a quote of the envelope is ``"``, a quote of ``data``
+is ``\"`` and a quote of an image is ``\\\"``. The expressions allow no white space, no additional or duplicate member
+and no other order. So a match is valid JSON at all three levels, and each group of the match has its meaning. The
+expressions never backtrack: a line is read once, from left to right.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ FOREIGN = _foreign()
 
 
 class ChangePattern:
-    """The pattern of the rest of a message after :data:`SEPARATOR`, for one list of columns.
+    """The pattern of the part of a message after :data:`SEPARATOR`, for one list of columns.
 
-    A match proves the columns' names and order, that values are texts or null, and that ``pkkey`` matches the key in
-    each image. *digits* contains for each key column how many digits always fit it; None if it is not an integer.
-    Raises ValueError for names that need escapes.
+    A match proves the columns' names and order, that all values are strings or null, and that ``pkkey`` has the same
+    key as each row image. *digits* contains for each key column the number of digits that always fit its integer type;
+    None if the column is not an integer. Raises ValueError if a column's name needs escapes in JSON.
     """
 
     def __init__(self, names: Sequence[str], key: Sequence[str], digits: Sequence[int | None]) -> None:
@@ -128,7 +128,7 @@ class ChangePattern:
 
     @cached_property
     def general(self) -> re.Pattern[bytes]:
-        """Also accepts escaped characters in values outside the key, and any plain text as key."""
+        """A pattern that also accepts escaped characters outside the key, and any string without escapes as key."""
         return self._compiled(_VALUE, [_PLAIN] * len(self._key))
 
     def _compiled(self, value: bytes, keys: Sequence[bytes]) -> re.Pattern[bytes]:
@@ -179,7 +179,7 @@ it."""
 
 
 class FastCes:
-    """The fast path. It caches the column lists that it has seen, so use one instance for many blocks."""
+    """The fast path of change events. It caches the column lists it has seen, so use one instance for many blocks."""
 
     def __init__(self, decoder: CesDecoder) -> None:
         self._decoder = decoder
@@ -239,7 +239,7 @@ class FastCes:
         )
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """As :meth:`FastDecoder.learn`: no change event announces a structure."""
+        """Does nothing: change events contain their columns, so no structure has to be added."""
 
     def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
         found = content.find(SEPARATOR, data, end)

@@ -43,7 +43,7 @@ _LISTS_KEPT = 10_000
 
 @dataclass(frozen=True)
 class CesFormat(Format):
-    """Change events of SQL Server and Azure SQL."""
+    """The format of change events of SQL Server and Azure SQL."""
 
     renames_columns: ClassVar[bool] = False
     """Renaming is not possible while a table is streamed (C-74)."""
@@ -69,11 +69,10 @@ class CesFormat(Format):
 
 
 def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) -> Iterator[Announced]:
-    """Finds the tables in messages, with columns and key, see :meth:`Format.announced`.
+    """Finds the tables in messages, with columns and key, as :meth:`Format.announced` does.
 
-    Unreadable messages are skipped.
-
-    Only the first piece of a split event contains a table, and only its name.
+    Unreadable messages are skipped. Of a split event only the first piece contains the table, and only the table's
+    name.
     """
     decoder = CesDecoder({}, settings)
     lists: dict[bytes, ColumnList] = {}

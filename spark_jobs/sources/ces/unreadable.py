@@ -1,8 +1,9 @@
-r"""Finds the table of an unreadable event, if its bytes still contain it (C-95).
+r"""Finds the table of an unreadable event, if the event's bytes still contain the table's name (C-95).
 
-A dead letter without a table may concern every table of the mirror, so all of them count as incomplete. With a table it
-concerns that one alone, or none if it is not mirrored. So the name is searched in JSON that is not an event, in cut or
-altered JSON, and at the beginning of Avro records. It counts only if the bytes hint at no second table.
+A dead letter without a table may concern every table of the mirror, so every table then counts as incomplete. A dead
+letter with a table concerns only this table, or none if the table is not mirrored. So the name is searched in JSON that
+is not an event, in cut or altered JSON, and at the beginning of Avro records. A name counts only if the bytes contain
+no hint at a second table.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
 
 
 class NamedTable(NamedTuple):
-    """The table that an event names; *db* is None if it is no longer readable."""
+    """The table that an event names; *db* is None if the database's name is not readable."""
 
     db: str | None
     schema: str
@@ -35,7 +36,7 @@ class NamedTable(NamedTuple):
 
 
 def table_in_body(body: bytes | None) -> NamedTable | None:
-    """The only table in the bytes of a message; None if there is none or more than one."""
+    """The only table that the bytes of a message name; None if they name no table or more than one."""
     if not body:
         return None
     try:
@@ -45,7 +46,7 @@ def table_in_body(body: bytes | None) -> NamedTable | None:
 
 
 def table_in_line(line: bytes | None) -> NamedTable | None:
-    """The only table in a line of JSON that wraps a message as escaped text or base64; None if unknown."""
+    """The only table named in a line of JSON that wraps a message as escaped string or base64; None if unknown."""
     match = _VALUE.search(line or b"")
     if match is None:
         return _of_text((line or b"")[:_MOST_BYTES], deepest=3)
@@ -53,7 +54,10 @@ def table_in_line(line: bytes | None) -> NamedTable | None:
 
 
 def table_in_data(data: object) -> NamedTable | None:
-    """The only table in ``data`` of an event or of its first piece (later pieces contain none); None if unknown."""
+    """The only table in the member ``data`` of an event, or of the first piece of an event; None if unknown.
+
+    Later pieces of a split event contain no table.
+    """
     if isinstance(data, str):
         return _of_text(data.encode("utf-8", "replace")[:_MOST_BYTES])
     if not isinstance(data, bytes):

@@ -1,4 +1,4 @@
-"""Reads Avro records, and reports a missing compression library as such, not as a damaged file."""
+"""Reads Avro records. A missing compression library is an incomplete installation, not a damaged file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _MISSING = re.compile(r"(\w+) codec is supported but you need to install one of 
 
 
 def refuse_missing_codec(error: BaseException) -> None:
-    """Raises ``INSTALLATION_INCOMPLETE`` if *error* says that a compression library is missing: the file is sound."""
+    """Raises ``INSTALLATION_INCOMPLETE`` if *error* shows that a compression library is missing.
+
+    Without this check a sound file would be reported as damaged.
+    """
     if found := _MISSING.search(str(error)):
         package = found[2].rstrip(",").replace("'", "")
         raise TerminalError(
@@ -29,7 +32,7 @@ def refuse_missing_codec(error: BaseException) -> None:
 
 
 def only_record(datum: bytes, schema: Any) -> dict[str, Any]:
-    """The record that all the bytes are by *schema*. Raises one of :data:`UNREADABLE` if they are not one record."""
+    """The one record in *datum*, read by *schema*. Raises one of :data:`UNREADABLE` if it is not exactly one."""
     stream = io.BytesIO(datum)
     record: Any = fastavro.schemaless_reader(stream, schema, None)
     if stream.tell() != len(datum):

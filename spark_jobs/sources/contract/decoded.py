@@ -24,16 +24,16 @@ _BASE64 = re.compile(rb'"?[A-Za-z0-9+/]{16,}={0,2}"?')
 
 
 class MirroredTable(NamedTuple):
-    """A mirrored table, as far as a decoder needs to know it.
+    """The properties of a mirrored table that a decoder needs.
 
     Args:
         source: the table as the mirror file names it, ``schema.table``.
-        key: key columns in the order of the mirror file; empty for a table that takes inserts only.
-        columns: the columns that may be read, the key always among them (G-12).
+        key: key columns in the order of the mirror file; empty for a table that accepts only inserts.
+        columns: the columns that may be read; the key columns are always among them (G-12).
         keys_never_change: the mirror file promises that no update changes a key; needed where updates do not show the
             previous key (T-60, K-70).
         full_rows: the mirror file promises that changes contain all columns (G-04).
-        complete_rows: columns that a change leaves out are completed from the changes before it (G-04).
+        complete_rows: columns that a change leaves out get their values from earlier changes of the row (G-04).
         key_is_unique: the mirror file promises that its key is unique, even if the source's key has more columns
             (G-83).
     """
@@ -47,7 +47,10 @@ class MirroredTable(NamedTuple):
     key_is_unique: bool = False
 
     def refuse_narrower_key(self, announced: Collection[str]) -> None:
-        """Raises a Refusal if the source's key has more columns than the mirror's: two rows could become one (G-83)."""
+        """Raises a Refusal if the source's key *announced* has columns that the mirror file's key lacks (G-83).
+
+        Two rows of the source could become one row of the target.
+        """
         if self.key_is_unique or not self.key:
             return
         if lacking := columns_lacking(self.key, announced):
@@ -62,11 +65,14 @@ class TableNames:
         self._spelled = {_folded(name): name for name in mirrored}
 
     def meant_by(self, name: str) -> str | None:
-        """The mirrored table whose name differs at most in case, outer blanks or invisible characters; else None."""
+        """The mirrored table with this name apart from case, outer blanks and invisible characters, or None."""
         return self._spelled.get(_folded(name))
 
     def refuse_other_case(self, name: str) -> None:
-        """Raises a Refusal for a name that :meth:`meant_by` finds: ignoring its changes could lose them (G-13)."""
+        """Raises a Refusal if :meth:`meant_by` finds a mirrored table for *name*.
+
+        Call it for a name that no mirrored table has exactly: to ignore its changes could lose them (G-13).
+        """
         meant = self.meant_by(name)
         if meant is not None:
             raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(name)}, and the mirror file says {shown(meant)}")
@@ -81,10 +87,10 @@ def _folded(name: str) -> str:
 
 
 class Damage(NamedTuple):
-    """Damaged bytes in a source file, in which no message could be found: they become one dead letter.
+    """Damaged bytes in a source file, in which no message could be found; they become one dead letter.
 
-    *place* is the byte offset in the file *origin*, *raw* the bytes, cut at 1 MB. *claims* is the origin and place of
-    the damaged message, if the bytes still show them.
+    *origin* is the file, *place* the byte offset in it, *raw* the bytes, cut at 1 MB. *claims* is the origin and place
+    that the damaged message itself names, if the bytes still show them.
     """
 
     origin: str
@@ -96,9 +102,9 @@ class Damage(NamedTuple):
 
 
 class TableDamage(NamedTuple):
-    """Damage in a file of one table: changes of the table are missing, so it stops if it is mirrored by a key.
+    """Damage in a file that contains changes of one table; a table that is mirrored by a key stops.
 
-    *is_sure*: the source's metadata names the table, not only the name of a folder.
+    Changes of the table are missing. *is_sure*: metadata of the source names the table, not only a folder's name.
     """
 
     table: str
@@ -107,9 +113,10 @@ class TableDamage(NamedTuple):
 
 
 class Dispositions(NamedTuple):
-    """Counts of messages by what became of them. Each message is in exactly one group, so they add up to ``messages``.
+    """Counts of messages by what became of them.
 
-    An UPDATE that changes a key counts once in ``changes``, although it becomes two rows.
+    Each message is in exactly one of the five groups, so the groups add up to ``messages``. An UPDATE that changes a
+    key counts once in ``changes``, although it becomes two rows of the change log.
     """
 
     messages: int = 0
@@ -127,8 +134,8 @@ BY_HAND = "(given by hand)"
 class SourceSchema(NamedTuple):
     """The structure of a table (its columns and types) that a message of the source describes; kept in the ledger.
 
-    *schema_id* is unique within its topic only (K-10), and empty if the source gives none. A larger *version* is newer
-    (K-11). *document* is the description as JSON text.
+    *schema_id* is unique within its topic only (K-10), and empty if the source gives no id. A larger *version* is
+    newer (K-11). *document* is the description as a JSON string.
     """
 
     topic: str
@@ -143,7 +150,7 @@ USED = "(used)"
 
 
 def is_described(schema: SourceSchema) -> bool:
-    """Whether the record is a structure, not a note that a topic used an id (:data:`USED`)."""
+    """Whether *schema* describes a structure; False for a record that a topic used an id (:data:`USED`)."""
     return schema.document != USED
 
 
@@ -152,10 +159,10 @@ SERVER_UNKNOWN = "?/"
 
 
 class Decoded(NamedTuple):
-    """The result of decoding messages: log rows in the messages' order, counts, table structures and observations.
+    """The result of decoding messages: rows of the change log in the messages' order, counts, structures, observations.
 
-    *schemas* are structures that messages announced. *facts* are observations for the ledger, such as how many messages
-    belong to tables that are not mirrored; those have no row.
+    *schemas* are the table structures that messages announced. *facts* are observations for the ledger, such as the
+    number of messages of tables that are not mirrored: such messages have no row in the change log.
     """
 
     rows: list[LogRow]
@@ -165,13 +172,13 @@ class Decoded(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Result of a join whose fragments are not complete yet; *missing* describes what they wait for, if known."""
+    """The result of a join if fragments are missing; *missing* describes the missing fragments, if known."""
 
     missing: str = ""
 
 
 class Unjoinable(NamedTuple):
-    """Result of a join of fragments that can never be joined: *row* is their common dead letter."""
+    """The result of a join if the fragments can never be joined: *row* is one dead letter for all of them."""
 
     row: LogRow
 
@@ -181,13 +188,17 @@ LoggedHalf = tuple[str, str | None]
 
 
 class Decoder(ABC):
-    """Decodes the messages of a format: pure functions. The defaults suit messages that need no other message."""
+    """Decodes the messages of a format by pure functions.
+
+    The methods that this class implements suit messages that can be decoded without other messages.
+    """
 
     @abstractmethod
     def decode(self, messages: Iterable[Any]) -> Decoded:
-        """Decodes messages to log rows; a message that needs others to be understood becomes a fragment.
+        """Decodes messages to rows of the change log.
 
-        A fragment's ``fragment_of`` identifies what it waits for; ``raw`` contains the message's bytes.
+        A message that cannot be understood without other messages becomes a fragment: the fragment's ``fragment_of``
+        identifies what it waits for, and ``raw`` contains the message's bytes.
         """
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -212,11 +223,15 @@ class Decoder(ABC):
         return Waiting()
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """Rows of late fragments, all with one ``fragment_of``, that *logged*, the log at their position, lacks."""
+        """Rows that a fragment adds if it arrives after the change it belongs to was decoded without it.
+
+        All *pieces* have one ``fragment_of``. *logged* are the rows that the change log already has at their position;
+        only rows that *logged* lacks are returned.
+        """
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letters of fragments that waited too long; *reason* is their text."""
+        """The dead letters of fragments that waited too long; *reason* becomes the dead letters' reason."""
         return []
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
@@ -225,7 +240,10 @@ class Decoder(ABC):
 
 
 class Refusal(Exception):
-    """A message cannot become a change: it becomes a dead letter with *code*, *reason* and, if known, *key*."""
+    """The error that a message cannot become a change: the message becomes a dead letter with *code* and *reason*.
+
+    *key* is the key of the row that the change would have changed, if known.
+    """
 
     def __init__(self, code: str, reason: str, key: str | None = None) -> None:
         super().__init__(code, reason, key)
@@ -235,7 +253,10 @@ class Refusal(Exception):
 
 
 def refused_row(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
-    """The dead letter of a message, without a table; its reason adds what the bytes look like, such as base64 text."""
+    """The dead letter of a message that raised *refusal*; the dead letter names no table.
+
+    The dead letter's reason also describes what the bytes look like, such as base64 text.
+    """
     reason = f"{refusal.reason}{_hint(refusal, raw or b'')}"
     return LogRow(REJECTED, origin, place, code=refusal.code, reason=reason, raw=raw)
 
@@ -258,6 +279,6 @@ def damaged_row(damage: Damage) -> LogRow:
 
 
 def shown(value: object) -> str:
-    """A value as text for messages: escaped, and shortened beyond 120 characters."""
+    """A value as a string for messages: escaped, and shortened beyond 120 characters."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"

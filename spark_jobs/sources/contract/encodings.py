@@ -13,7 +13,7 @@ _BLOCK = 1 << 20
 def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
     """Converts a file, open at its beginning, to UTF-8 without a byte order mark.
 
-    A byte order mark or the first bytes show the encoding; *encoding* applies if they do not.
+    A byte order mark or the file's first bytes show the encoding; if they do not, the file is read in *encoding*.
     """
     shown, mark = encoding_of(file.read(_HEAD))
     file.seek(mark)
@@ -47,7 +47,7 @@ class _Recoded(io.RawIOBase):
 def is_utf8(file: IO[bytes]) -> bool:
     """Whether a file without a byte order mark is certainly UTF-8: valid, and with characters beyond ASCII.
 
-    Text in a code page with such characters is rarely valid UTF-8.
+    A file in a code page with such characters is rarely valid UTF-8.
     """
     if encoding_of(file.read(_HEAD))[1]:
         return False
@@ -64,7 +64,7 @@ def is_utf8(file: IO[bytes]) -> bool:
 
 
 def why_not(error: UnicodeDecodeError) -> str:
-    """The message for text that is invalid in its encoding: where, and which encoding it looks like."""
+    """The message for a file that is invalid in its encoding: where, and which encoding the bytes look like."""
     raw = bytes(error.object)
     around = raw[max(0, error.start - 20) : error.start + 20]
     name = "UTF-8" if error.encoding.lower() in ("utf-8", "utf8") else error.encoding
@@ -98,7 +98,10 @@ _MARKS_OF_1252 = {0x80, 0x85, *range(0x91, 0x98)}
 
 
 def encoding_of(head: bytes) -> tuple[str, int]:
-    """The encoding that the first bytes show (RFC 4627, section 3), or UTF-8; and the byte order mark's length."""
+    """The encoding that the first bytes *head* show (RFC 4627, section 3), and the byte order mark's length.
+
+    If the bytes show no encoding, it is UTF-8.
+    """
     for mark, codec in _BOMS:
         if head.startswith(mark):
             return codec, len(mark)
@@ -111,12 +114,12 @@ def encoding_of(head: bytes) -> tuple[str, int]:
 
 
 def packed_as(head: bytes) -> str | None:
-    """The compression or file type that the first bytes *head* show, such as "packed by gzip"; None for text."""
+    """The compression or file type that the first bytes *head* show, such as "packed by gzip"; None for a text file."""
     return next((what for mark, what in _PACKED if head.startswith(mark)), None)
 
 
 def looks_like(content: bytes) -> str:
-    """The message part for bytes that are not UTF-8: the likely code page, and the command that converts it."""
+    """The part of a message about bytes that are not UTF-8: the likely code page, and the command that converts it."""
     beyond = [byte for byte in content if byte > 0x7F]
     oem = sum(byte < 0xA0 and byte not in _MARKS_OF_1252 for byte in beyond)
     kind, name = ("code page 850 or 437", "CP850") if oem * 2 > len(beyond) else ("Windows-1252", "WINDOWS-1252")

@@ -1,7 +1,7 @@
-"""Defines the interface of fast paths, which decode many messages at once into columns of log rows.
+"""Defines the interface of fast paths, which decode many messages at once into columns of change log rows.
 
-A fast path decodes a message only if it can prove that the decoder would give the same row. The decoder then reads the
-messages that are left, which is only slower.
+A fast path decodes a message only if it can prove that the decoder would give the same row. The slower decoder then
+reads the messages that the fast path left.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ class Taken(NamedTuple):
     """What a fast path decoded of a block; the decoder has to read the block's other messages.
 
     Args:
-        rows: log rows, one per change.
-        taken: numbers, in the block, of all messages that were decoded, also of those without a row.
-        announces: a message that was left may announce a structure; no message after it was decoded.
-        images: how many of the messages without a row are before images; the rest are of tables not mirrored.
+        rows: rows of the change log, one per change.
+        taken: numbers, in the block, of all decoded messages, also of those that have no row.
+        announces: a message that was not decoded may announce a structure; no message after it was decoded.
+        images: number of decoded messages without a row that are before images; the others without a row are of tables
+            that are not mirrored.
         schemas, facts: structures and observations, as in :class:`Decoded`.
     """
 
@@ -49,19 +50,22 @@ class Taken(NamedTuple):
 
 
 class FastDecoder(Protocol):
-    """Decodes most messages of blocks. It caches what it has seen, so use one instance for many blocks."""
+    """Decodes most messages of blocks.
+
+    A fast decoder caches the column lists and ids in messages, so use one instance for many blocks.
+    """
 
     def take(self, block: Any) -> Taken:
-        """Decodes the messages of a block for which it can prove the decoder's result; rows in the messages' order."""
+        """Decodes the messages of a block for which the decoder's result can be proved; keeps the messages' order."""
         ...
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """Adds structures that were announced, for the blocks that follow."""
+        """Adds table structures that messages announced, for the blocks that are decoded next."""
         ...
 
 
 class KnownColumns(NamedTuple):
-    """The mirrored table of a row, and its column list as the log's column ``cols`` contains it."""
+    """The mirrored table of a row, and the row's column list as stored in the change log's column ``cols``."""
 
     source: str
     cols: str
@@ -80,7 +84,7 @@ are UTF-8."""
 def rows_table(
     block: Block, rows: Sequence[RowFields], known: Sequence[KnownColumns], epochs: pa.DictionaryArray
 ) -> pa.Table:
-    """Rows as an Arrow table with :data:`SCHEMA`, or :data:`DATED_SCHEMA` if any row has a commit time."""
+    """Rows as an Arrow table with the columns of :data:`SCHEMA`; of :data:`DATED_SCHEMA` if one has a commit time."""
     if not rows:
         return SCHEMA.empty_table()
     numbers, codes, positions, operations, keys, buckets, whole, images, before, had, transacted = zip(
@@ -111,5 +115,5 @@ def rows_table(
 
 
 def texts(values: Sequence[bytes | None]) -> pa.Array:
-    """Valid UTF-8 bytes as an Arrow string column, without checking them again."""
+    """Converts bytes that are known to be valid UTF-8 to an Arrow string column, without checking them again."""
     return pa.array(values, pa.binary()).view(pa.string())

@@ -1,4 +1,4 @@
-"""Keeps the exact digits of JSON numbers, and finds numbers that may have been rounded before.
+"""Keeps the exact digits of JSON numbers, and finds numbers that the sender may have rounded.
 
 A sender may have converted an exact number to a double, which keeps only 15 digits (G-112).
 """
@@ -21,14 +21,15 @@ class JsonNumber(str):
 
 
 def no_number(text: str) -> None:
-    """Raises ValueError for NaN and Infinity, which are not valid JSON; for ``parse_constant``."""
+    """Raises ValueError for NaN and Infinity, which are not valid JSON; for ``parse_constant`` of Python's parser."""
     raise ValueError(f"{text} is no JSON number")
 
 
 def may_be_rounded(value: object) -> bool:
     """Whether a value is a :class:`JsonNumber` with 16 or 17 digits, as a rounded double would have.
 
-    A fraction that ends with padding zeros is not one: only a sender that knows the scale writes them.
+    A number whose fraction ends with zeros was not rounded: only a sender that knows the column's scale writes such
+    zeros.
     """
     if not isinstance(value, JsonNumber):
         return False
@@ -40,7 +41,7 @@ def may_be_rounded(value: object) -> bool:
 
 
 def rounded(name: str, value: object) -> str:
-    """The reason for refusing a value for which :func:`may_be_rounded` is true; *name* is the column's name."""
+    """The reason for refusing a number that may have been rounded; *name* is the column's name."""
     return (
         f"the value of {name}, {value}, is a number of JSON as a double is written, which may have lost digits: have "
         "the source write it as a text"

@@ -24,7 +24,7 @@ Message = RawMessage | Damage
 class Block(Protocol):
     """Messages of one file or partition (*origin*) in one buffer: message *i* is ``content[starts[i]:ends[i]]``.
 
-    One byte separates two messages. *places* are the messages' offsets in the origin.
+    One byte separates two messages. *places* are the messages' offsets in the file or partition.
     """
 
     @property
@@ -39,12 +39,12 @@ class Block(Protocol):
     def places(self) -> Places: ...
 
     def messages(self, numbers: Places) -> Iterator[Message]:
-        """The messages with these numbers, as single messages for the decoder."""
+        """The messages of the block with these *numbers*, as single messages for the decoder."""
         ...
 
 
 class RowBlock(ABC):
-    """A block of rows of one table, as columns."""
+    """A block of rows of one source table, as columns."""
 
     @property
     @abstractmethod
@@ -52,11 +52,14 @@ class RowBlock(ABC):
 
     @abstractmethod
     def messages(self, numbers: Places) -> list[Any]:
-        """The rows with these numbers, as single messages for the decoder."""
+        """The rows of the block with these *numbers*, as single messages for the decoder."""
 
 
 class MessageBlock(NamedTuple):
-    """A :class:`Block` built from single messages; damage, or a message without a body, has no bytes in it."""
+    """A :class:`Block` built from single messages.
+
+    Damaged bytes, and messages without a body, are in the block as messages of no bytes.
+    """
 
     origin: str
     content: bytes
@@ -70,7 +73,7 @@ class MessageBlock(NamedTuple):
 
 
 def blocks_of(messages: Iterable[Message]) -> Iterator[MessageBlock]:
-    """Groups messages, in their order, into blocks of one origin and about :data:`BLOCK_BYTES`."""
+    """Groups messages, in their order, into blocks of about :data:`BLOCK_BYTES`, each from one file or partition."""
     held: list[Message] = []
     size, limit, most, origin = 0, BLOCK_BYTES, _MOST, ""
     for message in messages:
@@ -94,7 +97,7 @@ def _block(messages: list[Message]) -> MessageBlock:
 
 
 def are_text(block: Block) -> npt.NDArray[np.bool_]:
-    """For each message of a block whether it is valid UTF-8."""
+    """For each message of a block whether the message is valid UTF-8."""
     borders = np.append(block.starts, len(block.content))
     texts = pa.Array.from_buffers(
         pa.large_string(), len(block.starts), [None, pa.py_buffer(borders), pa.py_buffer(block.content)]

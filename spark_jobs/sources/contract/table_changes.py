@@ -1,7 +1,7 @@
 """A base class for decoders of formats in which each message is one complete change of one table.
 
-A format implements how to read a message, its position and its rows. The base class counts each message, and turns each
-failure into a dead letter, so that no message gets lost.
+A format implements how to read a message, its log position and its rows. The base class counts each message, and turns
+each failure into a dead letter, so that no message gets lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
 class TableEvent(NamedTuple):
     """A message whose table is known.
 
-    *epoch* identifies the stream; *content* is what the format needs of the message.
+    *epoch* is the id of the stream (one enabling of streaming at the source) to which the change belongs; *content* is
+    the part of the message from which the format reads position and rows.
     """
 
     epoch: str
@@ -52,23 +53,26 @@ class TableChanges(Decoder):
 
     @abstractmethod
     def read(self, body: bytes) -> TableEvent | None:
-        """Reads the table of a message; None for a message to ignore (a tombstone).
+        """Reads the table of a message; None for a message to ignore, such as a tombstone.
 
-        Raises a Refusal if the table cannot be read: then any table may lack a change, and all count as incomplete.
+        Raises a Refusal if the table cannot be read. Then any table may lack a change, so every table counts as
+        incomplete.
         """
 
     @abstractmethod
     def position(self, content: Any) -> str:
         """The log position of an event within its epoch, in the source's commit order (G-01).
 
-        Raises a Refusal if unknown.
+        *content* is that of a :class:`TableEvent`. Raises a Refusal if the position is unknown.
         """
 
     @abstractmethod
     def rows(self, content: Any, at: LogRow, table: MirroredTable) -> Sequence[LogRow]:
-        """Converts an event to log rows, with :func:`change_rows`; *at* has its coordinates, table and position.
+        """Converts an event to rows of the change log, with :func:`change_rows`.
 
-        Raises a Refusal, with the row's key if known: only that row is then outdated. Without a key the table stops.
+        *content* is that of a :class:`TableEvent`; *at* has the event's origin, place, table and position. Raises a
+        Refusal if the event cannot be read: with the row's key, only this row counts as outdated; without a key, the
+        table stops.
         """
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
@@ -112,10 +116,10 @@ class TableChanges(Decoder):
 def change_rows(
     at: LogRow, op: str, keys: Sequence[str | None], cols: str, row: str | None, before: str | None
 ) -> list[LogRow]:
-    """The log rows of one change: two for an update that changes the key, at one position (G-03), else one.
+    """The rows of the change log for one change: one, or two at one position for an update that changes the key (G-03).
 
-    The position in *at* has ``sub`` 0 for a delete, else 1. *keys* are the encoded keys before and after the change, or
-    the only one. *row* and *before* are the JSON of the row after and before it.
+    The log position in *at* has ``sub`` 0 for a delete, else 1. *keys* are the encoded keys before and after the
+    change, or the only key. *row* and *before* are the JSON of the row after and before the change.
     """
     change = at._replace(kind=CHANGE, op=op, key=keys[-1], bucket=key_bucket(keys[-1]), cols=cols, whole=True, row=row)
     if op == DELETE:
@@ -128,7 +132,7 @@ def change_rows(
 
 
 def exact_json(body: bytes) -> Any:
-    """Parses JSON without losing digits: whole numbers become ``int``, others :class:`JsonNumber`.
+    """Parses JSON without losing digits: whole numbers become ``int``, other numbers :class:`JsonNumber`.
 
     Raises a Refusal for bytes that are not UTF-8, and for text that is not valid JSON.
     """

@@ -1,1 +1,1 @@
-"""Reads exports of tables as files: splits them into pieces, and converts their rows to typed columns."""
+"""Reads exports of tables as files: splits the files into pieces, and converts their rows to typed columns."""

@@ -1,7 +1,8 @@
-"""Chooses the landing zone's type of each exported column, and converts its values without loss.
+"""Chooses the landing zone's type of each exported column, and converts the column's values without loss.
 
-Without a SQL type the Arrow type decides. With one, every value has to fit it. Two losses are intended: digits of a
-second beyond the sixth are cut, never rounded (C-82), and times without a zone are read as UTC.
+If the column's SQL type is unknown, the Arrow type of the file decides; if it is known, every value has to fit the SQL
+type. Two losses are intended: digits of a second beyond the sixth are cut, never rounded (C-82), and times without a
+zone are read as UTC.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day 
 
 
 def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: str | None = None) -> LoadColumn:
-    """Returns a column of an initial load for a column *kind* of an exported file.
+    """Returns the column *name* of an initial load, for a column of an exported file with the Arrow type *kind*.
 
-    *sql_type* is its type at the source, if known, *chosen* its landing type in the mirror file (G-110). Raises
-    ``TYPE_UNSUPPORTED`` if its type in the file does not fit, or may have lost a part of the values.
+    *sql_type* is the column's type at the source, if known. *chosen* is the column's landing type under `types` of the
+    table in the mirror file (G-110). Raises ``TYPE_UNSUPPORTED`` if *kind* does not fit the other two types, or if the
+    export may have lost a part of the values.
     """
     if sql_type is not None and chosen == "string" and not is_known(sql_type):
         if _own_type(kind) == "string" and not pa.types.is_time(kind):
@@ -140,7 +142,7 @@ def _held(kind: pa.DataType) -> list[str]:
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
-    """Converts values to the type of *field*. Adds values that do not fit to *bad*, by their index in *values*."""
+    """Converts exported values to the type of *field*; adds the ones that do not fit to *bad*, by index."""
     array = _plain(values)
     if column.sql_type is not None and pa.types.is_string(array.type):
         return _read_texts(array, column.sql_type, field, bad)

@@ -1,7 +1,7 @@
-"""Reads exported CSV files (RFC 4180, one header line) as text; an empty field without quotes is NULL.
+"""Reads exported CSV files (RFC 4180, one header line) as strings; an empty field without quotes is NULL.
 
-A tolerant parser would load half a file without an error. So quotes, line ends (T-93) and the end of the file are
-checked before it is parsed.
+A tolerant parser would read half a file without an error. So quotes, line ends (T-93) and the end of the file are
+checked before the file is parsed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
 
 
 def csv_header(path: Place) -> list[str]:
-    """The column names of a file."""
+    """The column names in the header line of a CSV file."""
     with _in_utf8(path) as file, pv.open_csv(file, _READ, _PARSE) as reader:
         return list(reader.schema.names)
 
 
 def read_csv(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Reads the rows, in batches with these columns; every value is a string or NULL."""
+    """Reads the rows of a CSV file in batches with these *columns*; every value is a string or NULL."""
     convert = pv.ConvertOptions(
         column_types={name: pa.string() for name in columns},
         include_columns=list(columns),
@@ -52,7 +52,7 @@ _PARSE = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
 
 
 def why_malformed(path: Place) -> str | None:
-    """What is wrong with the file's encoding, quotes or end; None for a valid file."""
+    """What is wrong with the encoding, the quotes or the end of a CSV file; None for a valid file."""
     if path.stat().st_size == 0:
         return _EMPTY
     with _in_utf8(path) as text:
@@ -128,7 +128,7 @@ def _in_utf8(path: Place) -> Iterator[Any]:
 
 @contextmanager
 def readable(path: Place) -> Iterator[Any]:
-    """Opens a file in the form that Arrow's readers accept: the path of a local file, else a file object."""
+    """Opens a file in the form that Arrow's readers accept: the path of a local file, or else a file object."""
     if isinstance(path, Path):
         yield path
         return

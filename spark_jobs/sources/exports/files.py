@@ -1,7 +1,8 @@
-"""Reads exports of a table: lists their files, splits them into pieces, and types their rows.
+"""Reads exports of a table: lists their files, splits the files into pieces, and types their rows.
 
-The full load of a Qlik file target is an export, too: ``<table>/LOAD*.csv|json|parquet[.gz]``, each with its ``.dfm``
-(T-40, T-41). Public source: Qlik help, *File target: data files, metadata files*.
+The full load that a Qlik task writes to a file target is read as an export, too:
+``<table>/LOAD*.csv|json|parquet[.gz]``, each file with its ``.dfm`` metadata file (T-40, T-41). Public source: Qlik
+help, *File target: data files, metadata files*.
 """
 
 from __future__ import annotations
@@ -50,19 +51,20 @@ class Export(NamedTuple):
 
     @property
     def is_described(self) -> bool:
-        """Whether a metadata file next to each data file contains key and types."""
+        """Whether each data file has a metadata file that contains key and types, as in a Qlik full load."""
         return self.format == "qlik-full-load"
 
     def path(self, file: str) -> Place:
-        """The path of a file named relative to the root; the root itself when the export is one file."""
+        """The path of *file*, a name relative to the export's root; the root itself if the export is one file."""
         return self.root / file if file else self.root
 
 
 class Piece(NamedTuple):
     """A part of an export that one task reads: row groups ``[first, last)`` of a Parquet file, or a complete file.
 
-    *size* (bytes), *changed* (time in ns) and *version* (in object storage) detect a file that was rewritten. *rows* is
-    0 if unknown. *above* counts the file's rows before the piece, *weight* is the piece's size in bytes.
+    *size* (bytes), *changed* (time in ns) and *version* (in object storage) show whether the file was rewritten since.
+    *rows* is 0 if unknown. *above* is the number of the file's rows before the piece, *weight* the piece's size in
+    bytes.
     """
 
     file: str
@@ -77,9 +79,9 @@ class Piece(NamedTuple):
 
 
 def export_files(export: Export) -> list[str]:
-    """Lists the files of an export, in order, relative to its root; "" if the export is one file.
+    """Lists the files of an export, in order, relative to the export's root; "" if the export is one file.
 
-    Raises ``LOAD_INVALID`` for other files that may contain rows, such as compressed or hidden ones.
+    Raises ``LOAD_INVALID`` if the folder has other files that may contain rows, such as compressed or hidden files.
     """
     if export.is_described:
         return _load_files(export.root)
@@ -129,7 +131,7 @@ def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
-    """Splits a file into pieces of at most about *max_rows* and *max_bytes*; only Parquet files, between row groups."""
+    """Splits a Parquet file between row groups, into pieces of about these sizes; any other file is one piece."""
     path = export.path(file)
     with reading(path):
         status = path.stat()
@@ -156,8 +158,8 @@ def export_columns(
 ) -> tuple[LoadColumn, ...]:
     """The mirrored columns of a file with their types, in the file's order.
 
-    *types* are SQL types from the mirror file. Columns in *gone* may be missing. Raises an error for missing or
-    duplicate columns, and for columns without a type.
+    *types* are the SQL types under `types` of `initial_load` in the mirror file. Columns in *gone* may be missing.
+    Raises ``LOAD_INVALID`` for missing or duplicate columns, and for columns of a CSV file that *types* does not name.
     """
     path = export.path(file)
     with reading(path):
@@ -207,7 +209,7 @@ def _spelled(names: Sequence[str], wanted: Iterable[str]) -> list[str]:
 
 
 class ExportRows:
-    """The typed rows of some pieces, in order; can be iterated once."""
+    """The typed rows of some pieces of an export, in order; can be iterated once."""
 
     def __init__(self, export: Export, pieces: Sequence[Piece], columns: Sequence[LoadColumn], schema: pa.Schema):
         self._export, self._pieces, self._columns, self._schema = export, pieces, columns, schema
@@ -229,9 +231,9 @@ class ExportRows:
                 _as_bound(path, piece)
 
     def place(self, row: int) -> str:
-        """File and row number of a row, for messages.
+        """The file and the row number of a row, for messages.
 
-        *row* counts all rows from 0, the result the file's rows from 1.
+        *row* counts all rows of the pieces from 0; the row number in the result counts the file's rows from 1.
         """
         at = bisect_right(self._starts, row) - 1
         piece = self._pieces[at]
@@ -275,7 +277,7 @@ class ExportRows:
 
 
 def refused(failure: Failure, where: str) -> TerminalError:
-    """The error for a row that cannot be loaded: a load is all or nothing."""
+    """The error for a row of an export whose value does not fit: then no row of the initial load is published."""
     return TerminalError(
         failure.code,
         failure.reason,
@@ -285,7 +287,7 @@ def refused(failure: Failure, where: str) -> TerminalError:
 
 
 def invalid(path: Place, what: str) -> TerminalError:
-    """The error for a file whose content does not match its name."""
+    """The error for a file that cannot be read as the format of its name; *what* says why."""
     return _error(
         path, "LOAD_INVALID", f"the file cannot be read: {what}", "correct the file, or export the table again"
     )
@@ -293,7 +295,7 @@ def invalid(path: Place, what: str) -> TerminalError:
 
 @contextmanager
 def reading(path: Place) -> Iterator[None]:
-    """Converts errors of reading a file to ``LOAD_CHANGED``, ``LOAD_INVALID`` or ``UNREACHABLE``."""
+    """Converts errors while the file *path* is read to ``LOAD_CHANGED``, ``LOAD_INVALID`` or ``UNREACHABLE``."""
     try:
         yield
     except ObjectReplaced:
@@ -359,9 +361,9 @@ def _load_files(root: Place) -> list[str]:
 def keys_as_streamed(
     columns: Iterable[LoadColumn], keys: Collection[str], chosen: ColumnChoice
 ) -> tuple[LoadColumn, ...]:
-    """Columns of a Qlik full load, with those in *keys* in the types of the task's changes.
+    """Columns of a Qlik full load, where the columns in *keys* get the types that the Qlik task's changes have.
 
-    Otherwise a key could be spelled differently in load and changes, and its row would be there twice.
+    If full load and changes spelled a key differently, the target would have the key's row twice.
     """
     return tuple(
         c._replace(sql_type=key_type(c.sql_type, chosen.type_of(c.name)))
@@ -385,7 +387,10 @@ def _load_types(path: Place, dfm: Dfm, chosen: ColumnChoice, given: Mapping[str,
 
 
 def dfm_of(path: Place) -> Dfm:
-    """Reads the ``.dfm`` metadata file of a data file of a Qlik full load, and checks that it belongs to it."""
+    """Reads the ``.dfm`` metadata file of the data file *path* of a Qlik full load.
+
+    Raises ``LOAD_INVALID`` if the metadata file is missing, is not valid, or describes another data file than *path*.
+    """
     described = metadata_file(path)
     try:
         dfm = read_dfm(described.read_bytes())

@@ -1,1 +1,1 @@
-"""Tables of a database, read over JDBC or ``COPY``: dialects, chunks, rows as exact texts."""
+"""Reads tables of a database over JDBC or by PostgreSQL's ``COPY``."""

@@ -1,7 +1,7 @@
 """Builds the SQL of initial loads for PostgreSQL and SQL Server, and maps database errors to error codes.
 
-Columns are read as text that keeps every digit, and then typed like the values of changes; PostgreSQL's own client
-returns most values in their own types. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
+Columns are read as strings that keep every digit, and are then typed like the values of changes. Only PostgreSQL's own
+client returns most values in their own types. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ class Dialect(Protocol):
     """A join, with the alias ``k``, that adds each column's place in the primary key as ``key_place``."""
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
-        """Return JDBC URL and properties, without login."""
+        """The JDBC URL and the JDBC properties of a connection, without its login."""
         ...
 
     def quote(self, name: str) -> str:
-        """Quote a name as an identifier, whatever characters it has."""
+        """Quotes *name* as an SQL identifier, whatever characters it has."""
         return '"' + name.replace('"', '""') + '"'
 
     def text(self, value: str) -> str:
         return self.text_prefix + literal(value)
 
     def columns_query(self, schema: str, table: str) -> str:
-        """A query of a table's columns, with the result columns of :attr:`of_column`."""
+        """A query of the columns of a table; its result has the columns of :attr:`of_column`."""
         where = f"c.TABLE_SCHEMA = {self.text(schema)} AND c.TABLE_NAME = {self.text(table)}"
         return f"SELECT {self.of_column} FROM INFORMATION_SCHEMA.COLUMNS c WHERE {where}"
 
     def size_query(self, schema: str, table: str) -> str | None:
-        """A query of a table's size in bytes, NULL if unknown; None if the database cannot be asked."""
+        """A query of a table's size in bytes, NULL if unknown; None if the database has no such query."""
         return None
 
     def alike_query(self, schema: str, *tables: str) -> str:
-        """A query for all tables and views with these names in any case: ``schema`` and ``name``."""
+        """A query of the tables and views with these names in any case; its columns are ``schema`` and ``name``."""
         names = ", ".join(f"LOWER({self.text(table)})" for table in tables)
         return (
             f"SELECT TABLE_SCHEMA AS {self.quote('schema')}, TABLE_NAME AS {self.quote('name')} "
@@ -71,7 +71,7 @@ class Dialect(Protocol):
         )
 
     def catalog_query(self) -> str:
-        """A query of the columns of all tables, with schema, table and place in the primary key."""
+        """A query of the columns of all tables, with schema, table and the column's place in the primary key."""
         schema, table = self.quote("schema"), self.quote("table")
         return (
             f"SELECT c.TABLE_SCHEMA AS {schema}, c.TABLE_NAME AS {table}, {self.of_column}, k.key_place "
@@ -81,22 +81,25 @@ class Dialect(Protocol):
         )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """The SQL Server type of a column, a row of :meth:`columns_query`; raises ``TYPE_UNSUPPORTED``."""
+        """The SQL Server type of a column, which is a row of :meth:`columns_query`.
+
+        Raises ``TYPE_UNSUPPORTED`` if no SQL Server type holds the column's values.
+        """
         ...
 
     def has_text(self, data_type: str) -> bool:
-        """Whether a column of an unsupported type can be mirrored as text."""
+        """Whether a column of the unsupported type *data_type* can be mirrored as text."""
         return data_type != "numeric"
 
     def as_text(self, name: str, sql_type: str) -> str: ...
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """A SQL literal of a bound, to compare the split column with."""
+        """An SQL literal for *text*, a bound of a chunk, to compare the split column with."""
         ...
 
 
 class Range(NamedTuple):
-    """The rows of one chunk: ``low <= column < high`` (None: open), and those without a value if *nulls*."""
+    """The rows of one chunk: ``low <= column < high``; None means no bound. If *nulls*, also the rows with NULL."""
 
     low: str | None
     high: str | None
@@ -108,7 +111,7 @@ Keys = Sequence[Sequence[str]]
 
 
 def dialect_of(connection: Connection) -> Dialect:
-    """Return the dialect of a connection's type: ``postgres`` or ``mssql``; else it is ``CONNECTION_INVALID``."""
+    """The dialect for the connection type ``postgres`` or ``mssql``; ``CONNECTION_INVALID`` for any other type."""
     dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
     if connection.conn_type not in dialects:
         raise invalid(connection.name, "its conn_type is neither postgres nor mssql")
@@ -116,7 +119,7 @@ def dialect_of(connection: Connection) -> Dialect:
 
 
 def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> str:
-    """The WHERE condition of one chunk on a quoted *column*; each row is in exactly one chunk."""
+    """The SQL condition of the chunk *part* on the quoted *column*; each row of the table is in exactly one chunk."""
     limits = []
     if part.low is not None:
         limits.append(f"{column} >= {dialect.bound(kind, part.low)}")
@@ -127,7 +130,10 @@ def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> st
 
 
 def condition_of_keys(dialect: Dialect, columns: Sequence[str], keys: Keys) -> str:
-    """The condition that quoted *columns* have the values of one of the *keys*, so written that an index is used."""
+    """The SQL condition that the quoted *columns* have the values of one of the *keys*.
+
+    The condition is written so that the database uses an index on the columns.
+    """
     if len(columns) == 1:
         return f"{columns[0]} IN ({', '.join(map(dialect.text, keys[0]))})"
     each = (zip(columns, key, strict=True) for key in zip(*keys, strict=True))
@@ -135,13 +141,16 @@ def condition_of_keys(dialect: Dialect, columns: Sequence[str], keys: Keys) -> s
 
 
 def ranges(borders: Sequence[str]) -> list[Range]:
-    """The ranges between *borders*, one more than these; the first also has the NULLs, first and last are open."""
+    """The ranges between *borders*: one more than there are borders.
+
+    The first range has no lower bound and also contains NULL; the last range has no upper bound.
+    """
     ends: list[str | None] = [None, *borders, None]
     return [Range(ends[at], ends[at + 1], at == 0) for at in range(len(ends) - 1)]
 
 
 class PostgreSql(Dialect):
-    """PostgreSQL 12 or newer."""
+    """The dialect of PostgreSQL 12 or newer."""
 
     driver = "org.postgresql.Driver"
     copies = True
@@ -157,13 +166,19 @@ class PostgreSql(Dialect):
     )
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
-        """The parts of the URL are percent-encoded, as the driver decodes them."""
+        """The JDBC URL and properties.
+
+        The parts of the URL are percent-encoded, because PostgreSQL's driver decodes them.
+        """
         port = connection.port or 5432
         database = quote(connection.schema or "", safe="")
         return f"jdbc:postgresql://{_host(connection)}:{port}/{database}", {"tcpKeepAlive": "true"}
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """Return the SQL Server type that holds every value; infinity, NaN and years beyond 9999 are refused later."""
+        """The SQL Server type that holds every value of a column.
+
+        Infinity, NaN and years beyond 9999 do not fit the type, and are refused when the rows are read.
+        """
         kind, digits, scale = column["data_type"], column["digits"], column["scale"]
         if kind == "numeric":
             if digits is None or not 0 <= (scale or 0) <= digits <= 38:
@@ -178,7 +193,7 @@ class PostgreSql(Dialect):
         return found
 
     def size_query(self, schema: str, table: str) -> str:
-        """Spell a query of the bytes on disk, with partitions; those of a view or a foreign table are not known."""
+        """A query of a table's bytes on disk, with its partitions; NULL for a view or a foreign table."""
         found = f"to_regclass({self.text(f'{self.quote(schema)}.{self.quote(table)}')})"
         is_known = "c.relkind = 'p' OR c.relkind = 'r' AND NOT c.relhassubclass"
         return (
@@ -187,7 +202,7 @@ class PostgreSql(Dialect):
         )
 
     def as_text(self, name: str, sql_type: str) -> str:
-        """Return an SQL expression for the exact text of a column, in the format that the stream uses.
+        """An SQL expression for the exact text of a column, in the format that changes of the column have.
 
         A float becomes the shortest text that reads back as the same value.
         """
@@ -206,7 +221,7 @@ class PostgreSql(Dialect):
 
 
 class SqlServer(Dialect):
-    """SQL Server 2016 or newer, Azure SQL. The server's certificate is always checked."""
+    """The dialect of SQL Server 2016 or newer and Azure SQL. The server's certificate is always checked."""
 
     driver = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
     text_prefix = "N"
@@ -219,7 +234,7 @@ class SqlServer(Dialect):
     )
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
-        """Return all in properties, so that no name can end a part of the URL."""
+        """The JDBC URL and properties; all names are in the properties, so that no name can end a part of the URL."""
         properties = {
             "serverName": _host(connection),
             "portNumber": str(connection.port or 1433),
@@ -248,7 +263,7 @@ class SqlServer(Dialect):
         return text
 
     def as_text(self, name: str, sql_type: str) -> str:
-        """Spell a conversion that keeps all digits; the default styles round floats and money."""
+        """An SQL conversion to text that keeps all digits; SQL Server's default styles round floats and money."""
         kind = read_type(sql_type).name
         if kind in ("binary", "varbinary", "image"):
             return f"CONVERT(varchar(max), CAST({name} AS varbinary(max)), 1)"
@@ -259,7 +274,7 @@ class SqlServer(Dialect):
         return f"CONVERT(varchar(64), {name}, {styles[kind]})" if kind in styles else f"CONVERT(varchar(64), {name})"
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """Spell a literal that does not depend on the session's language."""
+        """An SQL literal for a bound of a chunk, which does not depend on the session's language."""
         if kind == "integer":
             return text
         if kind == "date":
@@ -295,7 +310,7 @@ def _host(connection: Connection) -> str:
 
 
 def literal(text: str) -> str:
-    """Quote a text for SQL, whatever characters it has."""
+    """Quotes a string as an SQL literal, whatever characters it has."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -309,7 +324,11 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
 
 
 def database_error(doing: str, state: str, what: str, connection: Connection, table: SourceName) -> MirroringError:
-    """Return ``SERVICE_REFUSED`` where the same question would be refused again, else ``UNREACHABLE``."""
+    """The error for a failed query.
+
+    It is ``SERVICE_REFUSED`` if the SQLSTATE *state* shows that the database would refuse the same query again, else
+    ``UNREACHABLE``.
+    """
     if connection.password:
         what = what.replace(connection.password, "***")
     where = f"connection {connection.name}, table {table.schema}.{table.table}"

@@ -28,9 +28,10 @@ _SETTINGS = (
 
 
 def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a SELECT, in its order and in batches of about :data:`BLOCK_BYTES`.
+    """Reads the rows of the SELECT *query*, in the query's order and in batches of about :data:`BLOCK_BYTES`.
 
-    Infinite dates and timestamps arrive outside the years 1 to 9999. A ``numeric`` arrives as text, slowly.
+    Infinite dates and timestamps arrive as values outside the years 1 to 9999. A ``numeric`` arrives as text, which is
+    slow.
     """
     with without_pandas():
         from adbc_driver_manager import AdbcConnection, Error
@@ -57,7 +58,7 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
 
 
 def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
-    """Runs a small query. Returns its rows by column name; None on any error, which is not reported."""
+    """Runs a small query, and returns its rows by column name; None on any error, which is not reported."""
     with suppress(MirroringError):
         return [line for batch in rows_of(connection, query, SourceName("", "")) for line in batch.to_pylist()]
     return None

@@ -1,4 +1,4 @@
-"""Spells `where` for a database, so that it leaves out most rows that are not mirrored (G-193)."""
+"""Writes the condition `where` of a table in the mirror file as SQL, so that a database sends fewer rows (G-193)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _TEXTS = ("char", "varchar", "nchar", "nvarchar")
 
 
 def spelled_for(where: Condition, columns: Iterable[LoadColumn], database: Dialect) -> str | None:
-    """What a database may leave out by itself, as SQL; None: nothing. What it finds is decided again by its values.
+    """The part of the condition *where* that the database can check by itself, as SQL; None if there is no such part.
 
-    Databases compare texts by collations, which may find more rows equal, and times with more digits than land. So only
-    what cannot leave out a mirrored row is asked for.
+    The database may send rows that are not mirrored; they are left out later by their values. It must never leave out
+    a mirrored row. But a database compares texts by collations, by which more texts are equal, and times with more
+    digits than the landing zone keeps. So a comparison that could leave out a mirrored row is not part of the SQL.
     """
     found = _spelled(where, {column.name.casefold(): column for column in columns}, database)
     return None if found is None else found[0]

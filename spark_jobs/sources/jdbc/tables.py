@@ -1,7 +1,7 @@
 """Describes and reads a table of a database: its columns, its chunks, and its rows as Arrow columns.
 
-PostgreSQL is read by its own client; any other database as exact texts by Spark's JDBC reader. The password goes to the
-driver as a property, and is in no plan, log or error.
+PostgreSQL is read by its own client; any other database is read as exact strings by Spark's JDBC reader. The password
+is passed to the driver as a property, so it is in no plan, log or error.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary(
 
 
 class Pace(NamedTuple):
-    """Limits for reading one table, to spare the database; None means no limit."""
+    """Limits for reading one table, so that the database stays usable for others; None means no limit."""
 
     connections: int | None = None
     rows_per_second: int | None = None
 
     def share(self, readers: int) -> float | None:
-        """Rows per second of each reader, if *readers* of them read at the same time."""
+        """The rows per second that each of *readers* readers may read, if all of them read at the same time."""
         return None if self.rows_per_second is None else self.rows_per_second / readers
 
 
@@ -91,7 +91,7 @@ class SplitColumn(NamedTuple):
 
 
 class KeyColumns(NamedTuple):
-    """The key columns whose values are given for each part to read."""
+    """The key columns of a table, if the rows to read are selected by their keys."""
 
     names: Sequence[str]
 
@@ -103,11 +103,12 @@ Cut = SplitColumn | KeyColumns | None
 class JdbcTable:
     """One table of the database of an Airflow connection.
 
-    Of its rows only those that may fulfil *where* are read, as far as the database can tell (G-193).
+    Only rows that may fulfil the condition *where* are read, as far as the database can check the condition (G-193).
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the database refuses.
-        TransientError: every method: ``UNREACHABLE`` when it does not answer, or ended the connection.
+        TerminalError: ``CONNECTION_INVALID`` when the object is created; ``SERVICE_REFUSED`` by every method, when the
+            database refuses a query.
+        TransientError: ``UNREACHABLE`` by every method, when the database does not answer or ended the connection.
     """
 
     def __init__(self, spark: SparkSession, connection: str, name: SourceName, where: Condition | None = None) -> None:
@@ -117,7 +118,7 @@ class JdbcTable:
         self.keys_at_once = self._dialect.keys_at_once
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
-        """The mirrored columns, with types, in the table's order. Columns in *gone* were dropped and may be missing."""
+        """The mirrored columns, with types, in the table's order; columns in *gone* were dropped and may be missing."""
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         found = sorted(lines, key=lambda line: line["place"])
         if not found:
@@ -141,7 +142,10 @@ class JdbcTable:
         return tuple(columns)
 
     def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
-        """The SQL Server type of a column of the catalog; *chosen* is its landing type in the mirror file."""
+        """The SQL Server type of *column*, a row of the database's catalog.
+
+        *chosen* is the column's landing type under `types` of the table in the mirror file.
+        """
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
@@ -154,7 +158,7 @@ class JdbcTable:
             return chosen_type
 
     def catalog(self) -> Sequence[Mapping[str, Any]]:
-        """The columns of every table that the login sees, one row each."""
+        """The columns of every table that the login may see, one row each."""
         return self._query("reading its catalog", self._dialect.catalog_query())
 
     def size(self) -> int:
@@ -166,7 +170,10 @@ class JdbcTable:
     def split(
         self, column: str, sql_type: str, chunks: int, borders: Sequence[str] | None = None
     ) -> tuple[SplitColumn, list[Range]] | None:
-        """Splits the table into about *chunks* ranges of a column, or at *borders*; None if its type has no ranges."""
+        """Splits the table into about *chunks* ranges of a column, or into the ranges between *borders*.
+
+        None if *sql_type*, the column's type, has no ranges.
+        """
         kind = _bound_kind(sql_type)
         if kind is None:
             return None
@@ -195,10 +202,10 @@ class JdbcTable:
         work: Callable[[int, Iterable[pa.RecordBatch]], Any],
         pace: Pace,
     ) -> list[Any]:
-        """Runs *work* over the rows of each part, in one task each. Returns its results in the order of *parts*.
+        """Runs *work* over the rows of each part, one task for each part. Returns the results in the order of *parts*.
 
-        *parts* are ranges or keys of *split*. *work* gets a part's index and its batches, for :class:`JdbcRows`.
-        *pace* limits how many parts are read at the same time, and how fast.
+        *parts* are ranges or keys of *split*. *work* gets the index of a part and the part's batches, from which it
+        makes :class:`JdbcRows`. *pace* limits how many parts are read at the same time, and how fast.
         """
         size = self.size()
         at_once, each = self._at_once(len(parts), pace, size)
@@ -236,7 +243,10 @@ class JdbcTable:
     def answers(
         self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
     ) -> list[bytes]:
-        """Runs *work* over each partition of a DataFrame in Spark's workers. Returns its results in order."""
+        """Runs *work* over each partition of a DataFrame in Spark's workers. Returns the results in order.
+
+        *rows* creates the DataFrame.
+        """
         from spark_jobs.runtime.parcels import sealed
 
         own = sealed(self._spark, work)
@@ -268,7 +278,7 @@ class JdbcTable:
     ) -> DataFrame:
         """A lazy DataFrame of what *work* returns for the rows of all parts; execute it within :meth:`asked`.
 
-        Each call gives a frame that Spark's cache does not know, so the source is always read again.
+        Each call gives a DataFrame that Spark's cache does not know, so the source is read again at each call.
         """
         from spark_jobs.runtime.parcels import sealed, sealed_frame
 
@@ -347,7 +357,10 @@ class JdbcTable:
         return [line.asDict() for line in lines]
 
     def asked(self, doing: str, ask: Callable[[], Answer]) -> Answer:
-        """Runs *ask*, and converts errors of Spark and the driver to ours, without any part of the login."""
+        """Runs *ask*, and converts errors of Spark and the JDBC driver to the product's errors, without the login.
+
+        *doing* describes in the error what was done.
+        """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -388,11 +401,12 @@ class JdbcTable:
 
 
 def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
-    """Every table that the login of a connection sees; PostgreSQL is asked without Spark.
+    """Every table that the login of a connection may see; PostgreSQL is read without Spark.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``, ``SERVICE_REFUSED``.
-        TransientError: ``UNREACHABLE``.
+        TerminalError: ``CONNECTION_INVALID`` if the connection is wrong; ``SERVICE_REFUSED`` if the database refuses
+            the query.
+        TransientError: ``UNREACHABLE`` if the database does not answer.
     """
     resolved = resolve(connection)
     dialect = dialect_of(resolved)
@@ -436,7 +450,7 @@ class JdbcRows:
             self._read += batch.num_rows
 
     def place(self, row: int) -> str:
-        """Chunk and row number, in reading order from 1, for messages."""
+        """The chunk and the number of a row, for messages; rows are counted from 1 in the order of reading."""
         return f"{self._where}, row {row + 1} as read"
 
 

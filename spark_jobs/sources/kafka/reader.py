@@ -1,7 +1,8 @@
-"""Reads one bound range of a Kafka partition: exactly its offsets; the client never chooses where to begin.
+"""Reads one range of a Kafka partition, which belongs to a batch: exactly its offsets.
 
-Compaction and transactions leave offsets out: a range ends when the position has passed its end. Public source:
-librdkafka, *Configuration properties*; Apache Kafka, *Design: Log Compaction*.
+The client never chooses an offset itself. A partition may lack offsets because of compaction and transactions. So the
+range is read when the consumer's position is at or after the range's end. Public source: librdkafka, *Configuration
+properties*; Apache Kafka, *Design: Log Compaction*.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _DEFAULTS = {"isolation.level": "read_committed", "max.partition.fetch.bytes": 8
 
 
 def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
-    """The messages from ``bound.start`` to ``bound.end``; at the end it is checked that the topic is the bound one."""
+    """The messages from ``bound.start`` to ``bound.end``.
+
+    At the end it is checked that the topic still has the id that it had when the range was assigned to a batch.
+    """
     if bound.start >= bound.end:
         return
     topic, _, number = bound.name.rpartition("/")

@@ -1,8 +1,8 @@
 """Lists the unread offsets of topics, and reads the messages of a range (I28).
 
-The ledger keeps a topic's id as an empty range ``topic#id``, to notice a re-created topic. It also keeps every
-partition of a new topic, even an empty one, to notice partitions that are added later. Public source: Apache Kafka,
-*KIP-516*.
+The ledger keeps a topic's id as an empty range ``topic#id``, to notice a topic that was created again. The ledger also
+keeps every partition of a new topic, even an empty one, to notice partitions that are added later. Public source:
+Apache Kafka, *KIP-516*.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KafkaTopics(MessageTransport):
-    """The topics of a mirror, at their broker."""
+    """The transport of the topics of a mirror at a Kafka broker."""
 
     settles_after: ClassVar[int] = 30
     bytes_of_a_place: ClassVar[int] = 2048
@@ -52,9 +52,9 @@ class KafkaTopics(MessageTransport):
         return "bound"
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """Every unbound offset of the topics, up to the limit of a run.
+        """Every offset of the topics that belongs to no batch yet, up to the limit of one run.
 
-        Names of other sources, or of topics that the mirror no longer reads, are ignored.
+        Names in *bound* that belong to other sources, or to topics that the mirror no longer reads, are ignored.
         """
         place = expecting(self.place, bound)
         broker = Broker(place)
@@ -88,7 +88,7 @@ class KafkaTopics(MessageTransport):
         return Found(sorted(ranges), [])
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """The current end of each partition, without the limit of a run."""
+        """The current end of each partition, without the limit of one run."""
         return {one.name: one.end for one in self.unlimited().find(spark, bound).ranges}
 
     def pinned(
@@ -104,7 +104,10 @@ class KafkaTopics(MessageTransport):
         return {f"{topic.name}/{n}": (first, topic.end[n]) for topic in topics for n, first in topic.first.items()}
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """All ranges before the end of the interval: no part of a partition may be left out."""
+        """All messages of *ranges* from before the end of the interval.
+
+        Messages from before the interval's start are included, because no part of a partition may be left out.
+        """
         ends = offsets_at(self.place, interval.end)
         clipped = [b._replace(end=min(b.end, ends.get(b.name, b.end))) for b in ranges]
         return [bound for bound in clipped if bound.start < bound.end or bound.start == 0]
@@ -146,7 +149,10 @@ class KafkaTopics(MessageTransport):
 
 
 def expecting(place: KafkaPlace, bound: Mapping[str, int]) -> KafkaPlace:
-    """*place* with the bound ids of the topics, so that reading a range proves that it came from the same topic."""
+    """*place* with the topics' ids from the ledger, so that reading proves that the topics are still the same.
+
+    *bound* contains these ids.
+    """
     ids = [(t, name.removeprefix(f"{t}#")) for t in place.topics for name in bound if name.startswith(f"{t}#")]
     return place._replace(ids=tuple(ids))
 
@@ -181,7 +187,10 @@ def _cut(name: str, start: int, end: int, most: int) -> list[BoundRange]:
 
 
 def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
-    """For each ``topic/partition`` the offset of the first message not older than *moment*, else its end offset."""
+    """For each ``topic/partition`` the offset of the first message that is not older than *moment*.
+
+    For a partition without such a message it is the end offset.
+    """
     broker = Broker(place)
     ends = {f"{t.name}/{n}": end for t in broker.topics() for n, end in t.end.items()}
     wanted = [TopicPartition(name.rpartition("/")[0], int(name.rpartition("/")[2])) for name in ends]

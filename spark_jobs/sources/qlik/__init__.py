@@ -1,1 +1,1 @@
-"""Shared parts of Qlik's sources: types, column masks, positions, data files with a ``.dfm``."""
+"""Parts that Qlik's change tables and Qlik's messages share: types, column masks, positions, files with a ``.dfm``."""

@@ -1,6 +1,7 @@
-"""Reads data files of Qlik's file targets as exact texts, by their metadata files: CSV, JSON lines, Parquet.
+"""Reads data files of Qlik's file targets as exact strings, by their metadata files: CSV, JSON lines, Parquet.
 
-Files are read in blocks, so memory does not grow with them. The number of rows must be the announced one.
+Files are read in blocks, so memory does not grow with a file's size. A file must have the number of rows that its
+metadata file announces.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ _UTC = ("UTC", "ETC/UTC", "Z", "+00:00")
 def read_texts(
     path: Place, dfm: Dfm, headers: Collection[str] = (), encoding: str = "utf-8"
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a data file: every column of the metadata file as a string or NULL, in its order.
+    """The rows of a data file: every column of the metadata file *dfm*, in its order, as a string or NULL.
 
-    In the columns *headers* an empty text equals NULL, and bytes are not decoded. Raises a Refusal at damaged content,
-    after the rows before it.
+    In the columns *headers* an empty string equals NULL, and bytes are not decoded. If the file's content is damaged,
+    raises a Refusal after the rows before the damage.
     """
     rows = 0
     try:
@@ -127,7 +128,7 @@ class _Nulls:
 
 
 def is_said_empty(path: Place) -> bool:
-    """Whether the metadata file of an empty text file announces no rows: then it is complete (T-92)."""
+    """Whether an empty text file is complete, because its metadata file announces no rows (T-92)."""
     if not path.name.lower().endswith((".csv", ".json")):
         return False
     try:
@@ -137,7 +138,7 @@ def is_said_empty(path: Place) -> bool:
 
 
 def has_binary(path: Place, column: str) -> bool:
-    """Whether a file stores a column as bytes instead of text, which only Parquet can."""
+    """Whether a data file stores a column as bytes instead of text, which only Parquet can."""
     if not path.name.lower().endswith(".parquet"):
         return False
     try:

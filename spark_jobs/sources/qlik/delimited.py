@@ -1,7 +1,7 @@
 """Reads delimited text of Qlik's file targets in blocks: delimiters of any length, quotes doubled or escaped.
 
-A tolerant parser would read everything after an unclosed quote as one text. So quotes and the number of fields are
-checked. Public source: Qlik Help, *File target: general properties*.
+A tolerant parser would read everything after an unclosed quote as one value. So quotes and the number of fields of each
+record are checked. Public source: Qlik Help, *File target: general properties*.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Places = np.ndarray[Any, Any]
 
 
 def read_delimited(file: IO[bytes], form: CsvForm, columns: Sequence[DfmColumn]) -> Iterator[pa.RecordBatch]:
-    """The rows of a UTF-8 file: each column as strings or NULL. A header line is skipped."""
+    """The rows of a UTF-8 file, each column as strings or NULL; a header line is skipped."""
     names = [column.name for column in columns]
     splitter, held, at, is_first, size = _Splitter(form, len(columns)), b"", 0, True, BLOCK
     for block, ended in _blocks(file):

@@ -28,7 +28,7 @@ _NAMED = {"\\t": "\t", "\\n": "\n", "\\r": "\r"}
 
 
 class DfmColumn(msgspec.Struct, frozen=True):
-    """A column as described by Qlik; *length* in bytes; missing numbers are 0."""
+    """A column as a Qlik metadata file describes it; *length* is in bytes; numbers that the file lacks are 0."""
 
     ordinal: int
     name: str
@@ -80,7 +80,7 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class CsvForm(NamedTuple):
-    """The form of a delimited file; *quote* and *escape* are empty if there is none."""
+    """The form of a delimited file; *quote* and *escape* are empty if the file uses none."""
 
     delimiter: str
     record_end: str
@@ -90,9 +90,11 @@ class CsvForm(NamedTuple):
 
 
 class Dfm(NamedTuple):
-    """The content of a metadata file: *target* is the table at the target, *errors* the number of records not written.
+    """The content of a metadata file.
 
-    *task* is the Qlik task that wrote it. The server's name is ignored: after a failover the same task has another one.
+    *target* is the table at the Qlik task's target, *errors* the number of records not written. *task* is the Qlik
+    task that wrote the file. The Qlik server's name is ignored, because after a failover the same task runs on another
+    server.
     """
 
     file: str
@@ -111,7 +113,7 @@ class Dfm(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns of the primary key in order; empty if the file contains none."""
+        """The columns of the primary key in order; empty if the metadata file contains no key."""
         return tuple(c.name for c in sorted(self.columns, key=lambda c: c.primaryKeyPos) if c.primaryKeyPos > 0)
 
 
@@ -119,7 +121,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 def read_dfm(content: bytes) -> Dfm:
-    """Read a metadata file."""
+    """Reads the content of a metadata file. Raises a Refusal if it is not a valid metadata file."""
     encoding, mark = encoding_of(content)
     try:
         document = _decode(content[mark:].decode(encoding))
@@ -166,7 +168,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def check_file(dfm: Dfm, file: str) -> None:
-    """Check that a metadata file describes its data file; extensions in it vary and are ignored."""
+    """Raises a Refusal if *dfm* does not describe the data file *file*; extensions vary, and are ignored."""
     if stem(dfm.file.rpartition("/")[2]) != stem(file):
         raise Refusal(
             "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file next to it is {shown(file)}"
@@ -174,20 +176,23 @@ def check_file(dfm: Dfm, file: str) -> None:
 
 
 def stem(file: str) -> str:
-    """A data file's or metadata file's name without suffixes of format and compression, in any case."""
+    """The name of a data file or metadata file without the suffixes of format and compression, in any case."""
     bare = without_suffix(file)
     folded = bare.lower()
     return next((bare[: -len(end)] for end in _COMPRESSIONS if folded.endswith(end)), bare)
 
 
 def without_suffix(file: str) -> str:
-    """The name of a data file or metadata file without its suffix."""
+    """The name of a data file or metadata file without its suffix, such as ``.csv``, ``.csv.gz`` or ``.dfm``."""
     folded = file.lower()
     return next((file[: -len(end)] for end in (*DATA_SUFFIXES, SUFFIX) if folded.endswith(end)), file)
 
 
 def metadata_file(path: Place) -> Place:
-    """The metadata file of a data file, with or without the compression in its name, its suffix in any case."""
+    """The metadata file of the data file *path*.
+
+    Its name may contain the suffix of the compression or not, and its own suffix may be in any case.
+    """
     own, other = (path.with_name(name + SUFFIX) for name in (without_suffix(path.name), stem(path.name)))
     if own.exists() or other.exists():
         return own if own.exists() else other

@@ -1,7 +1,8 @@
 """Reads column masks of Qlik's change tables and messages: which column each bit names (T-20 to T-24, K-20, K-23).
 
-Documented are little-endian bytes (T-20, T-22), but captured text is one number, most significant digit first (T-23).
-``auto`` uses the other reading only if the first is impossible or contradicted (T-24). Public source: Qlik Help.
+Qlik documents masks as little-endian bytes (T-20, T-22), but captured text masks are one number with the most
+significant digit first (T-23). With the order ``auto``, the second reading is used only if the first one is impossible
+or contradicted (T-24). Public source: Qlik Help.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _HEX = re.compile(r"[0-9A-Fa-f]*")
 
 @lru_cache(maxsize=4096)
 def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
-    """The possible meanings of a mask, the likeliest first; more than one only if *order* is ``auto``."""
+    """The possible readings of a mask as numbers, the likeliest first; more than one only if *order* is ``auto``."""
     if isinstance(mask, str):
         if not _HEX.fullmatch(mask):
             raise ValueError(f"{mask[:40]!r} is not a hexadecimal number")
@@ -39,10 +40,10 @@ def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
 
 
 def places(number: int) -> list[int]:
-    """The indexes of the columns that a mask names, in ascending order, from 0."""
+    """The indexes, from 0 and in ascending order, of the columns that the mask *number* names."""
     return [place for place in range(number.bit_length()) if number >> place & 1]
 
 
 def width(columns: int) -> int:
-    """The number of bytes of a mask for this many columns, by captured messages (K-20)."""
+    """The number of bytes of a mask for a table with this many columns, as captured messages show (K-20)."""
     return columns // 8 + 1

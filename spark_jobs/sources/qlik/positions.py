@@ -1,7 +1,7 @@
 """Converts Qlik's change sequences to log positions, for change tables and messages (G-01, T-10).
 
-A sequence is the time of the commit in 16 digits, the major part of a position, and a number of 19 digits. Public
-source: Qlik help, *Change tables* (``change_seq``).
+A change sequence is the time of the commit in 16 digits, which is the major part of a log position, and a number of 19
+digits. Public source: Qlik help, *Change tables* (``change_seq``).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ FIRST_COUNTER = f"{1:0{_COUNTER_DIGITS}d}"
 
 
 def qlik_position(sequence: str, sub: int, counter: int = 0) -> str:
-    """The position of a change inside its load: *sub* 0 removes a row, 1 sets one (G-03).
+    """The log position of a change inside its Qlik full load: *sub* is 0 to remove a row and 1 to set one (G-03).
 
-    *counter* is the index in the transaction, or the offset of a row of a full load.
+    *counter* is the number of the change in its transaction, or, for a row of a full load, its offset.
     """
     return position_text(sequence[:TIME_DIGITS], f"{sequence[TIME_DIGITS:]}{counter:0{_COUNTER_DIGITS}d}", sub)
 
 
 def qlik_positions(sequences: pa.Array, subs: pa.Array, counters: pa.Array) -> pa.Array:
-    """:func:`qlik_position` of each row."""
+    """The :func:`qlik_position` of each row of three columns."""
     texts = pc.ascii_lpad(counters.cast(pa.string()), _COUNTER_DIGITS, "0")
     major, rest = pc.utf8_slice_codeunits(sequences, 0, TIME_DIGITS), pc.utf8_slice_codeunits(sequences, TIME_DIGITS)
     return pc.binary_join_element_wise(major, pc.binary_join_element_wise(rest, texts, ""), subs, ":")

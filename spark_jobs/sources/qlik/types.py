@@ -83,7 +83,11 @@ RANGES = {
 
 @lru_cache(maxsize=4096)
 def log_type(type: str, length: int, precision: int, scale: int) -> str:
-    """The log's type text for a column described by Qlik; *length* in bytes; missing numbers are 0."""
+    """The change log's type for a column that Qlik describes.
+
+    *type* is Qlik's type, *length* is in bytes, and numbers that Qlik does not give are 0. Raises ``TYPE_UNSUPPORTED``
+    if the type cannot be mirrored.
+    """
     spell = _LOG_TYPES.get(type.upper())
     text = spell(length, precision, scale) if spell else None
     if text is None and type.upper() == "NUMERIC" and precision < 1:
@@ -105,24 +109,30 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
 
 
 def key_type(log_type: str, chosen: str | None = None) -> str:
-    """The log's type of a column as a key: six digits of a second, unless it lands as *chosen* (G-02)."""
+    """The change log's type of a key column: a ``datetime2(7)`` has six digits of a second as a key (G-02).
+
+    Any other type, and a column with a landing type *chosen* in the mirror file, keeps *log_type*.
+    """
     return "datetime2(6)" if log_type == "datetime2(7)" and chosen is None else log_type
 
 
 def is_longer_than_a_double(type_name: str, precision: int) -> bool:
-    """Whether a column may have more digits than a double holds (G-112); a NUMERIC may have none declared."""
+    """Whether a column of this Qlik type may have more digits than a double holds (G-112).
+
+    A NUMERIC without declared precision may have more.
+    """
     name = type_name.upper()
     return name == "UINT8" or (name == "NUMERIC" and not 0 < precision <= DOUBLE_DIGITS)
 
 
 def is_longer_than_a_float(type_name: str, precision: int) -> bool:
-    """Whether a column may have more digits than a four-byte float holds."""
+    """Whether a column of this Qlik type may have more digits than a four-byte float holds."""
     name = type_name.upper()
     return name in ("REAL8", "UINT8") or (name == "NUMERIC" and not 0 < precision <= _FLOAT_DIGITS)
 
 
 def is_out_of_range(value: str | None, low: int, high: int) -> bool:
-    """Whether a text is an integer outside these bounds; its type checks any other text."""
+    """Whether *value* is an integer outside *low* and *high*; False for any string that is not an integer."""
     try:
         return value is not None and not low <= int(value) <= high
     except ValueError:

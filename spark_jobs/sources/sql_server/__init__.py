@@ -1,1 +1,1 @@
-"""SQL Server's values: how their text is read, typed and landed."""
+"""Values of SQL Server: how their text is read, typed, and written to the landing zone."""

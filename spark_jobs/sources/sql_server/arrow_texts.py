@@ -1,4 +1,4 @@
-"""Converts typed Arrow values to the texts that the readers of SQL types read."""
+"""Converts typed Arrow values to the strings that the readers of SQL types read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHOLE = {*INTEGERS, "bit"}
 
 
 def texts_of(values: pa.Array) -> pa.Array:
-    """Typed values as texts that read back as the same values."""
+    """Typed values as strings that read back as the same values."""
     kind, types = values.type, pa.types
     if isinstance(kind, pa.DictionaryType):
         return texts_of(values.dictionary_decode())
@@ -40,7 +40,10 @@ def texts_of(values: pa.Array) -> pa.Array:
 
 
 def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
-    """Typed values of a file as texts of a SQL type of another kind, for its reader to refuse what is none."""
+    """Typed values of a file as strings of the SQL type *parsed*, which is of another kind.
+
+    The reader of the SQL type then refuses strings that are not values of the type.
+    """
     kind, name, types = values.type, parsed.name, pa.types
     is_exact = name in _WHOLE or name == "decimal" or name in MONEY
     if types.is_floating(kind) and is_exact:
@@ -55,7 +58,11 @@ def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
 
 
 def beyond_exact(values: pa.Array, parsed: SqlType) -> pa.Array | None:
-    """The values that may represent more than one number of a type; None if both types are equally exact."""
+    """For each value, whether it may stand for more than one number of the SQL type *parsed*.
+
+    A large integer may if *parsed* is a float type, and a large float may if *parsed* is an exact type. The result is
+    None if the values' type and *parsed* are equally exact.
+    """
     if pa.types.is_integer(values.type) and parsed.name in ("float", "real"):
         most = _FLOATS["float" if parsed.single else "double"][0]
         return pc.greater(pc.abs(values.cast(pa.float64(), safe=False)), most)

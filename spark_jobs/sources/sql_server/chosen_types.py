@@ -1,7 +1,7 @@
-"""Lands columns as the types that the mirror file chooses instead of those of their source (`types`, G-110).
+"""Lands columns as the types under `types` of a table in the mirror file, instead of those of their source (G-110).
 
-A value lands in the chosen type unchanged, or its row becomes a dead letter. As text it has one spelling, with all
-digits.
+A value lands in the chosen type unchanged, or its row becomes a dead letter. A value that lands as text has exactly one
+spelling, with all digits.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ _MOST_DIGITS = 38
 
 @lru_cache(maxsize=4096)
 def landed_as(sql_type: str, chosen: str | None) -> str:
-    """The landing type of a column: the *chosen* one if `types` lists it, else that of its source type.
+    """The landing type of a column with the source type *sql_type*.
+
+    *chosen* is the column's type under `types` of the table in the mirror file, and is the result unless it is None.
+    If *chosen* is None, the result is the landing type of *sql_type*.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored, or a choice that always loses
+        TerminalError: ``TYPE_UNSUPPORTED`` if *sql_type* cannot be mirrored, or if *chosen* would always lose
             information.
     """
     if chosen == "string" and not is_known(sql_type):
@@ -51,20 +54,24 @@ def landed_as(sql_type: str, chosen: str | None) -> str:
 
 
 def can_land(own: str, chosen: str) -> bool:
-    """Whether values of one landing type can land as another: as text, a wider type, or another exact number."""
+    """Whether values of the landing type *own* can land as *chosen*: text, a wider type, or another exact number."""
     return chosen == "string" or wider(own, chosen) == chosen or (is_exact_number(own) and is_exact_number(chosen))
 
 
 def chosen_digits(kind: str, chosen: str | None) -> str | None:
-    """The decimal that is *chosen* for a column of NUMERIC without digits; None for any other column."""
+    """The decimal type *chosen* in the mirror file, for a column whose source type *kind* is NUMERIC without digits.
+
+    None for any other column.
+    """
     is_decimal = chosen is not None and chosen.startswith("decimal(")
     return chosen if is_decimal and kind.casefold() == "numeric" else None
 
 
 def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
-    """The landing type of a loaded column, widened for the types that changes of it have.
+    """The landing type *loaded* of a column of an initial load, widened so that values of changes fit.
 
-    It stays what was *loaded* if the load may have cut values. Then publishing stops.
+    *streamed* are the SQL types of the column in changes. If the initial load may have cut values, the type stays
+    *loaded*; publishing then stops the table, because the two types differ.
     """
     try:
         carried = {landing_type(sql_type) for sql_type in streamed}
@@ -79,9 +86,10 @@ def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
-    """Converts the text of a value to its one spelling where it lands as text; in a key, -0 is 0.
+    """A function that converts a value's string to the one spelling with which the value lands as text.
 
-    Texts of a type that cannot be mirrored land as they were sent. ValueError for a text that does not parse.
+    In a key (*is_key*) -0 becomes 0. If *sql_type* cannot be mirrored, values land as they were sent. The function
+    raises ValueError for a string that is not a value of *sql_type*.
     """
     if not is_known(sql_type):
         return str
@@ -99,12 +107,15 @@ def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
 
 @lru_cache(maxsize=4096)
 def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], str]:
-    """As :func:`~spark_jobs.sources.sql_server.types.key_converter`, for a key that lands as the mirror file chooses.
+    """A function that converts a key value's string to its canonical form in the landing type *chosen*.
+
+    It works as :func:`~spark_jobs.sources.sql_server.types.key_converter`, for a key column with a type under `types`
+    of the table in the mirror file.
 
     Raises:
-        TerminalError: as :func:`landed_as`; ``TYPE_UNSUPPORTED`` also for a type, other than text, in which the key has
-            another spelling.
-        ValueError: as for any key.
+        TerminalError: ``TYPE_UNSUPPORTED`` if :func:`landed_as` raises it, or if the key has another spelling in
+            *chosen*, which is not text.
+        ValueError: *sql_type* loses digits as a key; the returned function raises it for a string that is not a value.
     """
     landing = landed_as(sql_type, chosen)
     own = landing_type(sql_type) if is_known(sql_type) else ""
@@ -123,7 +134,7 @@ def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], s
 
 @lru_cache(maxsize=4096)
 def number_reader(landing: str) -> Callable[[Any], Any]:
-    """Converts an exact number or a boolean to a landing type; ValueError if it does not fit."""
+    """A function that converts an exact number or a boolean to the type *landing*; ValueError if it does not fit."""
     read = converter(type_of_landed_key(landing))
 
     def fitted(value: Any) -> Any:
@@ -134,13 +145,16 @@ def number_reader(landing: str) -> Callable[[Any], Any]:
 
 
 def type_of_landed(column: LoadColumn) -> str:
-    """The log's type of a column whose typed values go into the log; text by choice keeps its source's type."""
+    """The change log's type of a column whose typed values are written to the change log.
+
+    A column that lands as text only because the mirror file says so keeps its source's type.
+    """
     is_chosen = column.type == "string" and column.sql_type is not None and landing_type(column.sql_type) != "string"
     return column.sql_type if is_chosen and column.sql_type else type_of_landed_key(column.type)
 
 
 def keeps_spelling(old: str, new: str) -> bool:
-    """Whether a value has the same text in two source types, where it lands as text."""
+    """Whether every value of the source type *old*, landed as text, has the same text in the source type *new*."""
     one, other = read_any(old), read_any(new)
     if not keeps_key(old, new):
         return False
@@ -148,9 +162,9 @@ def keeps_spelling(old: str, new: str) -> bool:
 
 
 def is_spelled_alike(one: str, other: str) -> bool:
-    """Whether a value from two sources with these types has the same text, where it lands as text (G-114).
+    """Whether a value, landed as text, has the same text from a source type *one* and from *other* (G-114).
 
-    Only the digits of the types are compared. *other* is the type of the changes.
+    *one* is the type in an initial load, *other* the type in changes. Only the numbers of digits are compared.
     """
     left, right = read_any(one), read_any(other)
     if left.name in TEXTS:
@@ -171,7 +185,11 @@ def is_spelled_alike(one: str, other: str) -> bool:
 
 
 def spelled_as_streamed(columns: Sequence[LoadColumn], streamed: Mapping[str, str]) -> tuple[LoadColumn, ...]:
-    """Columns of a database that land as text, read by the types of the changes if only digits differ (G-114)."""
+    """Columns of an initial load from a database, read so that text has the spelling of changes (G-114).
+
+    *streamed* are the types of columns in changes. A column that lands as text is read by its type in *streamed* if
+    the two types differ in digits only.
+    """
     return tuple(_as_streamed(column, streamed.get(column.name)) for column in columns)
 
 

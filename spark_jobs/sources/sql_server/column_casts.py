@@ -1,6 +1,6 @@
-"""Casts whole columns of texts by Arrow, each only where a pattern proves that the cast is right.
+"""Casts columns of strings to their types by Arrow, if a pattern proves for all values that the cast is right.
 
-The exact reader (:mod:`spark_jobs.sources.sql_server.types`) defines what is right, and reads the others.
+The exact reader (:mod:`spark_jobs.sources.sql_server.types`) defines what is right, and reads all other columns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _GUID = "^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$"
 
 
 def cast_to(kind: pa.DataType) -> Cast | None:
-    """Return the cast of a whole column of texts to this type; None where only the exact reader can do it."""
+    """The function that casts a column of strings to the Arrow type *kind*; None if only the exact reader can do it."""
     return _CASTS.get(str(kind).split("(")[0].split("[")[0])
 
 
 def matches(texts: pa.Array, pattern: str) -> bool:
-    """Return whether every text that is not NULL matches a regular expression."""
+    """Whether every string that is not NULL matches the regular expression *pattern*."""
     return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is not False
 
 

@@ -1,4 +1,7 @@
-"""Fills the extra columns of rows with properties of the changes that made them (G-118), never with a local clock."""
+"""Fills the extra columns of rows, such as the operation, with properties of the rows' changes (G-118).
+
+No value comes from a local clock, so a row that is written again has the same values.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,10 @@ _ZONE = r"(Z|[+-]00:?00)$"
 def with_extra(
     rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColumn], source: str, *, placed: bool = False
 ) -> pa.Table:
-    """Typed rows of the table *source* with their extra columns; none where a key is removed (F-55).
+    """Typed rows of the table *source* with their extra columns filled from *changes*.
 
-    In a history loaded rows are *placed*, too: they come before all changes (G-194).
+    The extra columns of a row that removes a key stay NULL (F-55). *placed*: rows of an initial load have a log
+    position, too, which is before all changes; a history needs it (G-194).
     """
     removes = pc.equal(rows[rows.column_names[-1]].combine_chunks(), int(RowMarker.DELETE))
     for column in columns:
@@ -40,7 +44,10 @@ def with_extra(
 
 
 def loaded_extra(rows: pa.Table, columns: Sequence[LandingColumn], source: str) -> pa.Table:
-    """Rows of an initial load with their extra columns; there are no changes to fill them from."""
+    """Rows of an initial load with their extra columns.
+
+    Only operation and source table are filled: the other extra columns describe changes, and stay NULL.
+    """
     known = {"operation": LOADED, "source_table": source}
     for column in columns:
         value = pa.scalar(known.get(column.content or ""), arrow_type(column.type))
@@ -87,7 +94,7 @@ def _texts(changes: pa.Table, name: str) -> pa.Array:
 
 
 def times(texts: pa.Array) -> pa.Array:
-    """Times from ISO texts, in UTC if there is no zone; invalid and unknown times are NULL."""
+    """Converts ISO strings to times, in UTC if the string has no zone; invalid and missing strings become NULL."""
     try:
         plain = pc.utf8_slice_codeunits(pc.replace_substring_regex(texts, _ZONE, ""), 0, 26)
         found = plain.cast(pa.timestamp("us")).cast(_TIME)

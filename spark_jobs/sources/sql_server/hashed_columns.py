@@ -1,4 +1,4 @@
-"""Hashes columns and applies the names of the target: the last step before a file (G-121)."""
+"""Hashes columns and gives all columns their names at the target: the last step before rows are written (G-121)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from open_mirroring.landing_zone.schema import LandingColumn
 
 
 def landed_rows(rows: pa.Table, columns: Sequence[LandingColumn], names: Sequence[str], salt: Salt | None) -> pa.Table:
-    """Rows as in a file: *names* are those of all its columns, including the marker's."""
+    """Rows as they are written to a file: salted columns are hashed, and all columns get the names *names*.
+
+    *names* include the column of the row marker.
+    """
     return hashed_rows(rows, [column.name for column in columns if column.salted], salt).rename_columns([*names])
 
 
 def hashed_rows(rows: pa.Table, columns: Collection[str], salt: Salt | None) -> pa.Table:
-    """Replace the texts of some columns by their hashes; NULL stays NULL."""
+    """Replaces the strings of *columns* by their hashes; NULL stays NULL."""
     for name in columns:
         if salt is None:
             raise ValueError(f"the column {name!r} is to be hashed, and there is no salt")

@@ -1,4 +1,4 @@
-"""Writes columns of texts as JSON rows, with the same bytes as a JSON writer."""
+"""Writes columns of strings as JSON rows, with the same bytes as a JSON writer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row the compact JSON object of the names with their texts or null; at least one column."""
+    """For each row the compact JSON object of names and their strings or null; at least one column is needed."""
     return _in_a_row("{", [_encode(name).decode() + ":" for name in names], columns, "}")
 
 
 def json_lists(columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row the compact JSON array of the columns' texts or null; at least one column."""
+    """For each row the compact JSON array of the columns' strings or null; there must be at least one column."""
     return _in_a_row("[", [""] * len(columns), columns, "]")
 
 
@@ -44,7 +44,7 @@ def _in_a_row(opened: str, ahead: Sequence[str], columns: Sequence[pa.Array], cl
 
 
 def escaped(column: pa.Array) -> pa.Array:
-    """The content of each text's JSON string, without the quotes."""
+    """The strings of a column as they are inside of a JSON string, without the quotes."""
     found = _needing_escape(column)
     for character in found:
         written = _encode(chr(character)).decode()[1:-1]
@@ -63,7 +63,10 @@ def _needing_escape(column: pa.Array) -> list[int]:
 
 
 def canonical_column(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
-    """The canonical texts of a key column by the converter of its type; null for a text that it refuses."""
+    """The canonical strings of a key column; NULL for a string that is not certainly valid.
+
+    *convert* is the function that converts a string of *sql_type* to canonical form.
+    """
     name = read_any(sql_type).name
     digits = SURE_DIGITS.get(name)
     if digits is not None:

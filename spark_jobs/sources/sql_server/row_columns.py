@@ -1,4 +1,4 @@
-"""Checks the columns of a row as its source announces them, and extracts the key (C-43, C-49, T-02).
+"""Checks the columns of a row as the row's source announces them, and extracts the key (C-43, C-49, T-02).
 
 A change without a valid list of columns is refused: its values would be written under unproven names.
 """
@@ -21,7 +21,7 @@ _encode = msgspec.json.encode
 
 
 class Column(msgspec.Struct, gc=False):
-    """A column of a row; *index* is its position in the table, not in the list (C-43)."""
+    """A column of a row; *index* is the column's position in the table, not in the list of columns (C-43)."""
 
     name: str
     type: str
@@ -29,7 +29,10 @@ class Column(msgspec.Struct, gc=False):
 
 
 class RowColumns:
-    """The columns of one table's rows: *types* by name, those that are *kept*, and these as the log's *text*."""
+    """The columns of one table's rows: *types* by name, and the names *kept* of the mirrored columns.
+
+    *text* is the list of the mirrored columns as the change log stores it.
+    """
 
     def __init__(self, columns: Sequence[Column], key: tuple[str, ...], chosen: ColumnChoice) -> None:
         _check(columns)
@@ -51,11 +54,11 @@ class RowColumns:
             return f"the key column {shown(name)}: {error}"
 
     def key_converter(self, name: str) -> Callable[[str], str]:
-        """The converter of a key column's text to canonical form; binary values are hexadecimal already."""
+        """A function that converts the key column's strings, binary ones in hexadecimal, to canonical form."""
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
-        """The canonical texts of the key columns."""
+        """The canonical strings of the key columns. Raises a Refusal if a key column is missing, NULL, or not valid."""
         texts = []
         for name, convert in self._key:
             if isinstance(convert, str):

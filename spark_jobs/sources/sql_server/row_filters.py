@@ -1,6 +1,7 @@
-"""Decides `where` for typed rows, column by column (G-193).
+"""Decides the condition `where` of a table in the mirror file for typed rows, column by column (G-193).
 
-Loads, changes and proofs decide by the same typed values, so that a row is mirrored or not wherever it comes from.
+Initial loads, changes and proofs decide by the same typed values. So the decision about a row does not depend on where
+the row was read.
 """
 
 from __future__ import annotations
@@ -30,21 +31,27 @@ _COMPARE: Mapping[str, Callable[[Any, Any], pa.Array]] = {
 
 
 def refuse_undecided(where: Condition, names: Collection[str]) -> None:
-    """Refuse (``FILTER_UNDECIDED``) rows that lack a column of `where`: whether they are mirrored is unknown."""
+    """Raises ``FILTER_UNDECIDED`` if *names*, the columns of rows, lack a column of the condition *where*.
+
+    Then it is unknown whether the rows are mirrored.
+    """
     there = {name.casefold() for name in names}
     if missing := [name for name in where.columns if name.casefold() not in there]:
         raise _undecided(f"a row does not contain the columns {missing}, which `where` names")
 
 
 def matching(rows: pa.Table, where: Condition) -> pa.Array:
-    """Whether each row is mirrored; one for which SQL would answer unknown is not. Raises ``FILTER_UNDECIDED``."""
+    """Whether each row fulfils *where*, and is mirrored; a row for which SQL's answer is unknown is not.
+
+    Raises ``FILTER_UNDECIDED`` if the rows lack a column of *where*.
+    """
     refuse_undecided(where, rows.column_names)
     columns = {name.casefold(): rows[name].combine_chunks() for name in rows.column_names}
     return pc.fill_null(_decided(where, columns), False)
 
 
 def matching_rows(rows: pa.Table, where: Condition) -> pa.Table:
-    """The rows that are mirrored. Raises ``FILTER_UNDECIDED``."""
+    """The rows that fulfil *where*. Raises ``FILTER_UNDECIDED`` if the rows lack a column of *where*."""
     return rows.filter(matching(rows, where))
 
 

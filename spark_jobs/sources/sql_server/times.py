@@ -1,6 +1,7 @@
-"""Reads dates, times and timestamps from text, equally for all sources and transports (C-81, C-82, C-84).
+"""Reads dates, times and timestamps from strings, equally for all sources and transports (C-81, C-82, C-84).
 
-A timestamp lands with six digits of a second: further ones are cut, never rounded. Without an offset it is UTC.
+A timestamp lands with six digits of a second: further digits are cut, never rounded. A timestamp without an offset is
+read as UTC.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _AS_TEXT = "`types: {column: string}` lands it as text"
 
 
 def parse_date(text: str) -> date:
-    """Read ``yyyy-mm-dd``, also with the time of day 00:00:00; ValueError for any other text."""
+    """Reads ``yyyy-mm-dd``, also with the time of day 00:00:00; ValueError for any other string."""
     match = _MOMENT.fullmatch(text)
     if not match or not _is_midnight(match):
         raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
@@ -41,7 +42,7 @@ def _is_midnight(match: re.Match[str]) -> bool:
 
 
 def date_text(text: str) -> str:
-    """The one spelling of a date that lands as text, even if it is in no calendar."""
+    """The one spelling of a date that lands as text, even if the date is in no calendar."""
     match = _MOMENT.fullmatch(text)
     if not match or match[8] is not None:
         raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
@@ -52,7 +53,7 @@ def date_text(text: str) -> str:
 
 
 def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
-    """A reader of one timestamp type. Its values are in UTC, with zone; it raises ValueError for any other text."""
+    """A function that reads strings of a timestamp type as times with zone UTC; ValueError for any other."""
     with_offset = parsed.name == "datetimeoffset"
     digits = _digits(parsed)
 
@@ -69,9 +70,10 @@ def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
 
 
 def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
-    """Converts a text of one timestamp type to its one spelling, in ISO form with all digits of the type (G-110).
+    """A function that converts strings of the timestamp type *parsed* to their one spelling (G-110).
 
-    A ``datetimeoffset`` keeps its offset; times in no calendar are allowed.
+    The spelling is ISO, with all digits of the type. A ``datetimeoffset`` keeps its offset; times that are in no
+    calendar are allowed.
     """
     digits = parsed.second_digits
 
@@ -112,7 +114,10 @@ def _offset(text: str) -> timedelta:
 
 
 def time_parser(parsed: SqlType) -> Callable[[str], str]:
-    """A reader of one time type, which checks the text and keeps it, but for zeros after the seventh digit."""
+    """A function that checks strings of the time type *parsed*.
+
+    It returns the string unchanged, apart from zeros after the seventh digit, which are removed.
+    """
     digits = parsed.second_digits
 
     def parse(text: str) -> str:
@@ -127,7 +132,7 @@ def time_parser(parsed: SqlType) -> Callable[[str], str]:
 
 
 def time_text(value: str, digits: int) -> str:
-    """The time with this many digits of a second; more only if they are not 0."""
+    """The time *value* with *digits* digits of a second; with more only if these are not 0."""
     whole, _, fraction = value.partition(".")
     fraction = fraction[:digits].ljust(digits, "0") + fraction[digits:].rstrip("0")
     return f"{whole}.{fraction}" if fraction else whole

@@ -1,7 +1,7 @@
 """Decides whether a changed column type keeps the values of rows that have not changed since (C-75).
 
-`ALTER COLUMN` converts every row and sends no event; some conversions round, cut or pad. Public source: Microsoft
-Learn, *CAST and CONVERT (Transact-SQL)*.
+`ALTER COLUMN` converts every row at the source, and sends no change event. Some conversions round, cut or pad values.
+Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXACT_IN_DOUBLE = {*_EXACT_IN_FLOAT, "int"}
 
 @lru_cache(maxsize=4096)
 def keeps_values(old: str, new: str) -> bool:
-    """Return whether the source can convert a column from one SQL type to another without changing any value."""
+    """Whether the source can convert a column from the SQL type *old* to *new* without changing any value."""
     one, other = read_any(old), read_any(new)
     if one == other:
         return True
@@ -52,7 +52,10 @@ def keeps_values(old: str, new: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def keeps_key(old: str, new: str) -> bool:
-    """Whether a key value has the same spelling in both types, so that its earlier changes are found (G-02)."""
+    """Whether a key value has the same spelling in the SQL types *old* and *new*.
+
+    Only then the earlier changes of the key are found (G-02).
+    """
     one, other = read_any(old), read_any(new)
     if one == other:
         return True

@@ -1,6 +1,6 @@
-"""Parses SQL Server's type texts (``decimal(8,2)``, ``varchar(max)``), and maps them to landing types.
+"""Parses the names of SQL Server's types (``decimal(8,2)``, ``varchar(max)``), and maps them to landing types.
 
-A text is one of these types or refused by name. Public source: Microsoft Learn, *Data types (Transact-SQL)*.
+A name that is none of these types is refused. Public source: Microsoft Learn, *Data types (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AS_TEXT = "land it as text (`types: {column: string}`); a column that is not a k
 
 
 class SqlType(NamedTuple):
-    """A parsed SQL type: lower-case name and its numbers; ``length`` -1 stands for ``max``."""
+    """A parsed SQL type: its name in lower case, and its numbers; ``length`` -1 stands for ``max``."""
 
     name: str
     length: int | None = None
@@ -61,7 +61,7 @@ class SqlType(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def read_type(sql_type: str) -> SqlType:
-    """Parse a SQL type text such as ``varchar(max)``; ``TYPE_UNSUPPORTED`` for one that cannot be landed."""
+    """Parses a SQL type such as ``varchar(max)``. Raises ``TYPE_UNSUPPORTED`` if the type cannot be mirrored."""
     match = _TYPE.fullmatch(sql_type)
     if match:
         length = None if match[2] is None else -1 if match[2].lower() == "max" else int(match[2])
@@ -78,12 +78,15 @@ def read_type(sql_type: str) -> SqlType:
 
 
 def read_any(sql_type: str) -> SqlType:
-    """As :func:`read_type`; a type that cannot be mirrored, such as an alias type, has only its name."""
+    """Parses a SQL type such as ``varchar(max)``, also if the type cannot be mirrored.
+
+    A type that cannot be mirrored, such as an alias type, has only its name.
+    """
     return read_type(sql_type) if is_known(sql_type) else SqlType(sql_type.casefold())
 
 
 def is_known(sql_type: str) -> bool:
-    """Whether values of a type can be mirrored; others can land only as the text that was sent (G-110)."""
+    """Whether values of a type can be mirrored; values of any other type can land only as text, as sent (G-110)."""
     try:
         read_type(sql_type)
     except TerminalError:
@@ -111,7 +114,7 @@ def _is_valid(parsed: SqlType) -> bool:
 
 @lru_cache(maxsize=4096)
 def landing_type(sql_type: str) -> str:
-    """The landing type (``open_mirroring.landing_zone.schema.check_type``) of a SQL type text."""
+    """The landing zone's type (``open_mirroring.landing_zone.schema.check_type``) for a SQL type."""
     parsed = read_type(sql_type)
     name = parsed.name
     if name in INTEGERS:
@@ -129,7 +132,10 @@ def landing_type(sql_type: str) -> str:
 
 
 def is_large(sql_type: str) -> bool:
-    """Whether a value of this type may be a large object, whose old value the source may leave out (C-70, A6)."""
+    """Whether a value of this type may be a large object.
+
+    The source may leave the old value of a large object out of a change (C-70, A6).
+    """
     try:
         parsed = read_type(sql_type)
     except TerminalError:

@@ -1,7 +1,7 @@
-"""Converts logged text to typed columns: the rows of one table as in a data file.
+"""Converts strings of the change log to typed columns: the rows of one table as in a data file.
 
-The exact reader of values defines the result; Arrow casts columns where the same is proved. A value that does not fit
-its type is a failure of its row, never a NULL.
+The exact reader of values defines the result; Arrow casts columns if the same result is proved. A value that does not
+fit its type is a failure of its row, never a NULL.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READ_AT_ONCE = 1 << 30
 
 @dataclass(frozen=True)
 class Failure:
-    """Why row *index* of the input cannot be typed."""
+    """Why row *index* of the input does not fit its columns' types."""
 
     index: int
     code: str
@@ -42,9 +42,10 @@ class Failure:
 
 
 class Typed(NamedTuple):
-    """The typable rows as a table of the file's schema (marker last), and the failures of the others.
+    """The rows that fit their types, as a table with the file's columns, and the failures of all other rows.
 
-    *places* are the rows' indexes in the input, whose order differs.
+    The row marker is the last column. *places* are the rows' indexes in the input, because the rows are in another
+    order.
     """
 
     rows: pa.Table
@@ -55,10 +56,11 @@ class Typed(NamedTuple):
 def type_rows(
     changes: pa.Table, columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]
 ) -> Typed:
-    """Type the changes that a plan publishes, at most one per key; a column that a row lacks becomes NULL.
+    """Types the changes that are published next, at most one for each key; a column that a row lacks becomes NULL.
 
-    A delete has only *keys* (F-55), of the source *types*; with a row it is an upsert of that (G-192). Without keys the
-    table accepts inserts only, marker 0.
+    A delete is written with *keys* only (F-55), read by their *types* at the source. A delete that comes with a row is
+    written as an upsert of this row (G-192). Without *keys* the table accepts only inserts, which have the row marker
+    0.
     """
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
@@ -88,7 +90,11 @@ def type_rows(
 
 
 def key_types(columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]) -> dict[str, str]:
-    """The type by which the text of each column in a key is read: its own, or the one that it lands as."""
+    """For each column, the type by which its string in a canonical key is read.
+
+    If the column lands as the landing type of its source type, the string is read by the source type. If it lands as
+    another type, the string is read by this landing type. *types* are the source types of the *keys*.
+    """
     landed = {column.name: type_of_landed_key(column.type) for column in columns if not column.content}
     lands = {column.name: column.type for column in columns}
     known = {name: types[name] for name in keys if name in types and is_known(types[name])}
@@ -142,7 +148,7 @@ def _deletes(
 
 
 def key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
-    """The texts of each key column in the keys of changes."""
+    """The strings of each key column, from *texts*, the canonical keys of changes."""
     if len(keys) == 1 and matches(texts, r'^\["[^"\\]*"\]$'):
         return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
     values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
@@ -184,7 +190,7 @@ def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array
 
 
 def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    """Type one column of texts. Rows that fail are NULL in the result and recorded in *bad* under their index."""
+    """Types one column of strings. Rows that fail become NULL, and are added to *bad* under their *index*."""
     # A value is read by its type when it was logged. The column may be wider now (G-65), or land as another type
     # (G-110).
     if pa.types.is_string(field.type) and not _is_text(sql_type):
@@ -217,7 +223,11 @@ def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict
 def landed_otherwise(
     array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
 ) -> pa.Array:
-    """The same values in the wider type that a column has now (G-65), or in the chosen number (G-110)."""
+    """Typed values converted to the type of *field*, which is not the landing type of *sql_type*.
+
+    The type of *field* is the wider type that the column has now (G-65), or the number type chosen in the mirror file
+    (G-110).
+    """
     kind = array.type
     try:
         if pa.types.is_boolean(kind) and pa.types.is_decimal(field.type):

@@ -1,7 +1,8 @@
-"""Reads SQL Server's values from text, and gives keys one spelling.
+"""Reads SQL Server's values from strings, and gives each key value one spelling.
 
-A text is a value of its type or a :class:`ValueError` (G-06). Digits of a second beyond the sixth are cut (C-82), and a
-``datetimeoffset`` becomes UTC. Public source: Microsoft Learn, *Data types (Transact-SQL)* (C-84).
+A string is a value of its type, or reading it raises :class:`ValueError` (G-06). Digits of a second beyond the sixth
+are cut (C-82), and a ``datetimeoffset`` is converted to UTC. Public source: Microsoft Learn, *Data types
+(Transact-SQL)* (C-84).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _EXACT = Context(prec=100)
 
 
 def hex_of_base64(text: str) -> str:
-    """The hexadecimal spelling of a binary value in base64; ValueError for any other text."""
+    """The hexadecimal spelling of a binary value in base64; ValueError for any other string."""
     try:
         return "0x" + base64.b64decode(text, validate=True).hex().upper()
     except (binascii.Error, ValueError):
@@ -55,7 +56,10 @@ def hex_of_base64(text: str) -> str:
 
 
 def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts, or None for NULL, are one value of this type; invalid texts are compared as they are."""
+    """Whether two strings, or None for NULL, are the same value of *sql_type*.
+
+    A string that is not a value of the type is equal only to the same string.
+    """
     if one == other:
         return True
     if one is None or other is None:
@@ -67,7 +71,7 @@ def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
 
 
 def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts of a key column certainly belong to different rows at the source, whatever its collation."""
+    """Whether two strings of a key column certainly belong to different rows at the source, whatever its collation."""
     if one is None or other is None or one == other:
         return False
     try:
@@ -84,7 +88,7 @@ def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
 
 
 def is_unfilled(sql_type: str, text: str | None) -> bool:
-    """Whether a text lacks the blanks with which the source pads its ``char(n)`` or ``nchar(n)``."""
+    """Whether a string lacks the blanks with which the source pads values of ``char(n)`` or ``nchar(n)``."""
     length = filled_length(sql_type)
     if text is None or length is None or read_type(sql_type).name == "binary":
         return False
@@ -92,7 +96,7 @@ def is_unfilled(sql_type: str, text: str | None) -> bool:
 
 
 def filled_length(sql_type: str) -> int | None:
-    """The minimum bytes of each value of a type that the source pads; None for types without padding."""
+    """The minimum number of bytes of each value of a type that the source pads; None for types without padding."""
     try:
         parsed = read_type(sql_type)
     except TerminalError:
@@ -106,9 +110,10 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def converter(sql_type: str) -> Callable[[str], Any]:
-    """A reader of the texts of one type: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
+    """A function that reads strings of *sql_type*, and raises ValueError, with the reason, for any other string.
 
-    ``TYPE_UNSUPPORTED`` for one that cannot be mirrored; the reader raises ValueError, with the reason.
+    It returns int, Decimal, float, bool, str, bytes, date or datetime (with zone, in UTC). Raises ``TYPE_UNSUPPORTED``
+    if the type cannot be mirrored.
     """
     parsed = read_type(sql_type)
     name = parsed.name
@@ -256,17 +261,17 @@ def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
 
 
 def canonical_text(sql_type: str, value: Any) -> str:
-    """The one spelling of a typed key value (G-02): equal values have equal texts from any producer."""
+    """The one spelling of a typed key value (G-02): equal values have equal strings from any producer."""
     return _spelling(sql_type)(value)
 
 
 @lru_cache(maxsize=4096)
 def key_converter(sql_type: str) -> Callable[[str], str]:
-    """Converts the text of a key value to its :func:`canonical_text`, compiled for one type.
+    """A function that converts a key value's string to its :func:`canonical_text`.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-        ValueError: this type loses digits as a key; the returned function raises it for a text that does not parse.
+        TerminalError: ``TYPE_UNSUPPORTED`` if *sql_type* cannot be mirrored.
+        ValueError: *sql_type* loses digits as a key; the returned function raises it for a string that is not a value.
     """
     parse, spell = converter(sql_type), _spelling(sql_type)
     if spell is str and landing_type(sql_type) == "string":
@@ -303,13 +308,19 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
 
 
 def type_of_key_text(sql_type: str) -> str:
-    """The type with which a :func:`canonical_text` reads back; only a time has lost its offset."""
+    """The type with which a key's :func:`canonical_text` is read back.
+
+    It is *sql_type*, apart from a ``datetimeoffset``: in UTC it has lost its offset.
+    """
     parsed = read_type(sql_type)
     return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type
 
 
 def type_of_landed_key(landing: str) -> str:
-    """The type that reads a key's :func:`canonical_text`, from its landing type: where no change shows the SQL type."""
+    """The type with which a key's :func:`canonical_text` is read back, from the landing type *landing*.
+
+    It is used if no change shows the SQL type.
+    """
     return _LANDED.get(landing, landing)
 
 

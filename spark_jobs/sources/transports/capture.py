@@ -1,7 +1,8 @@
-"""Reads Event Hubs Capture, one Avro record per message, and finds gaps among its files (C-93).
+"""Reads files of Event Hubs Capture, one Avro record for each message, and finds gaps among the files (C-93).
 
-Event Hubs numbers the events of a partition without a gap, so a file that does not follow the previous one waits. Days
-read long ago are listed once a day (S-08). Public source: Microsoft Learn, *Capture events through Azure Event Hubs*.
+Event Hubs numbers the events of a partition without a gap. So a file whose numbers do not follow those of the previous
+file waits for the files between. Folders of days that were read long ago are listed once a day (S-08). Public source:
+Microsoft Learn, *Capture events through Azure Event Hubs*.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _SINCE = timedelta(days=1)
 
 @dataclass(frozen=True)
 class CaptureFiles(MessageFiles):
-    """Files of Event Hubs Capture, each read completely. Files after a gap in their numbers wait (C-93)."""
+    """Files of Event Hubs Capture, each read completely; files after a gap in the numbers wait (C-93)."""
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
     lists_all: bool = False
@@ -98,9 +99,10 @@ class CaptureFiles(MessageFiles):
 
 
 def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:
-    """The messages in the first *size* bytes of a capture file, each at its sequence number.
+    """The messages in the first *size* bytes of a capture file, each with its sequence number as place.
 
-    A damaged or truncated container ends with one :class:`Damage`: the rest cannot be separated into messages.
+    After the last readable message of a damaged or truncated file comes one :class:`Damage`: the rest of the file
+    cannot be separated into messages.
     """
     with open_source(root / name) as file:
         prefix = _Prefix(file, size)
@@ -150,7 +152,7 @@ class _Prefix:
 
 
 class Span(NamedTuple):
-    """The sequence numbers of a file, and whether they are complete."""
+    """The first and last sequence number in a file; *is_whole*: the file has all numbers between them."""
 
     first: int
     last: int
@@ -158,7 +160,7 @@ class Span(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Missing numbers of a partition, and the files that wait for them."""
+    """Sequence numbers that a partition lacks, and the files that wait for them."""
 
     partition: str
     what: str
@@ -175,10 +177,12 @@ _Found = Span | Literal["empty", "damaged"]
 
 
 def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
-    """The gaps before new files: after the bound ones or, if none is bound, after the partition's first.
+    """The gaps in the sequence numbers before new files.
 
-    Only documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` have an order. Empty files and repeated numbers are
-    no gaps. The next file is assumed to follow a damaged one.
+    A new file has to follow the bound files of its partition, or, if none is bound, the partition's first file. Only
+    files with documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` have an order. Empty files and repeated
+    numbers are no gaps. The numbers in a damaged file are unknown, so there is no gap between a damaged file and the
+    next file.
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):
@@ -197,7 +201,10 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
 
 
 def has_numbers(root: Place, file: SourceFile) -> bool:
-    """Whether a file has a sequence number, or is damaged and hides it; a file of an empty window has none."""
+    """Whether a file has a sequence number, or is damaged and may hide one.
+
+    A file that Capture wrote for a time without events has none.
+    """
     return _numbers(root / file.name, file.size) != "empty"
 
 
@@ -298,7 +305,10 @@ def _read_long(file: IO[bytes]) -> int:
 
 
 def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
-    """All capture files below a folder, except hidden and temporary ones; other files are *unknown*."""
+    """All capture files below a folder, except hidden and temporary files; any other files are *unknown*.
+
+    Folders of days that were read long ago are left out, except once a day.
+    """
     starts = _starts(bound, today or datetime.now(UTC).date())
     if not starts:
         return list_source_files(root, SUFFIXES, was_read=bool(bound))

@@ -1,6 +1,6 @@
 """Reads files that are not one UTF-8 message per line: JSON arrays, indented JSON, lines with commas, UTF-16.
 
-Such a *document* is recognized by its first bytes, and read up to its last complete value or array.
+Such a file, a *document*, is recognized by its first bytes, and read up to its last complete value or array.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ _read_value = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 class Value(NamedTuple):
-    """One message of a document: its position in the file in bytes, and its text in UTF-8."""
+    """One message of a document: *place*, its position in the file in bytes, and its UTF-8 bytes."""
 
     at: int
     text: bytes
 
 
 class Values(NamedTuple):
-    """The complete messages of a range of a document, the position after them, and what is wrong there, if anything."""
+    """The complete messages of a range of a document, the position after them, and what is wrong at this position.
+
+    The description of what is wrong is empty if nothing is.
+    """
 
     found: list[Value]
     end: int
@@ -39,7 +42,7 @@ class Values(NamedTuple):
 
 
 def document_codec(file: IO[bytes] | GzipFile) -> str | None:
-    """The encoding of a document; None for a file of lines. Rewinds *file*."""
+    """The encoding of a document; None for a file with one message per line. Rewinds *file* to its beginning."""
     file.seek(0)
     # Of a truncated compressed file, the part that can be decompressed.
     head = file.read1(_HEAD) if isinstance(file, GzipFile) else file.read(_HEAD)
@@ -73,7 +76,10 @@ def _is_cut(error: ValueError, text: str) -> bool:
 
 
 def read_values(content: bytes, codec: str, start: int = 0) -> Values:
-    """The messages of a document from byte *start* on, which is outside of arrays; *content* begins there."""
+    """The messages of a document from byte *start* on. *content* is the file from this byte on.
+
+    *start* must not be inside of an array.
+    """
     mark = encoding_of(content[:4])[1] if not start else 0
     text = content[mark : len(content) - len(content) % _UNIT[codec]].decode(codec, _ERRORS[codec])
     found = list[Value]()

@@ -1,7 +1,8 @@
-"""Reads messages from lines of text files, plain or gzip: *bare* ones, or ones *wrapped* in their coordinates.
+"""Reads messages from lines of text files, plain or gzip: *bare* messages, or messages *wrapped* in their coordinates.
 
-A plain file may grow: it is read in ranges that begin and end at line ends. A wrapped line has ``topic``,
-``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``), ``value`` (or ``payload``), and perhaps ``key``.
+A plain file may grow: it is read in ranges that begin and end at line ends. A wrapped line is a JSON object with
+``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``), ``value`` (or ``payload``), and perhaps
+``key``.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ _CLAIMS = (
 
 
 def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
-    """The complete lines of a file after byte *start*, in ranges of about 64 MB for as many workers; gzip is one."""
+    """The complete lines of a file after byte *start*, in ranges of about 64 MB, so that several workers can read them.
+
+    A gzip file is one range.
+    """
     if is_gzip(name):
         return [BoundRange(name, 0, size)] if size > start else []
     found = []
@@ -89,9 +93,10 @@ def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
 
 
 def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
-    """The end of the last complete line of a plain file, or of its first *size* bytes; *start* if none is complete.
+    """The end of the last complete line of a plain file, or of its first *size* bytes.
 
-    A last line without line end is complete if it is a JSON object, because nothing can follow one on its line.
+    *start* if no line is complete. A last line without line end is complete if it is a JSON object, because nothing
+    can follow a JSON object on its line.
     """
     with open_source(path) as file:
         codec = document_codec(file)
@@ -111,7 +116,7 @@ def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
 
 
 def is_blank(path: Place, start: int, end: int) -> bool:
-    """Whether there are only blanks between two positions of a plain file, within a limit."""
+    """Whether a plain file has only blanks between two positions; only a limited number of bytes is read."""
     if start >= end:
         return True
     with open_source(path) as file:
@@ -141,8 +146,9 @@ def _is_object(text: bytes) -> bool:
 def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
     """The messages in the lines from byte *start* to byte *end*, or of a complete gzip file; blank lines contain none.
 
-    The place of a bare message is the byte offset of its line, decompressed for gzip. That of a wrapped one is its
-    offset in ``topic/partition``. An unreadable wrapper, or the end of a truncated file, is a :class:`Damage`.
+    The place of a bare message is the byte offset of its line, in a gzip file that of the decompressed line. The place
+    of a wrapped message is its ``offset`` in ``topic/partition``. A wrapper that cannot be read, and the end of a
+    truncated file, become a :class:`Damage`.
     """
     lines = _unpacked(root / name, name) if is_gzip(name) else _plain(root / name, start, end, name)
     for line in lines:
@@ -153,7 +159,7 @@ def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> 
 
 
 def is_gzip(name: str) -> bool:
-    """Whether a file is compressed, by its name; such a file is always read completely."""
+    """Whether a file is compressed, by its name; a compressed file is always read completely."""
     return name.casefold().endswith(".gz")
 
 
@@ -212,7 +218,7 @@ def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterato
 
 
 def body_of(line: bytes, at: int) -> bytes:
-    """The content of the line at byte *at* of a file, without line end."""
+    """The content of a line, without line end; *at* is the line's byte position in the file."""
     body = line.removesuffix(b"\n").removesuffix(b"\r")
     return body if at else body.removeprefix(BOM_UTF8)
 
@@ -273,7 +279,7 @@ def _key(key: Any) -> bytes | None:
 
 
 class LineBlock(NamedTuple):
-    """Complete lines of the file *origin* from byte *place* on: a block of messages."""
+    """Complete lines of the file *origin* from byte *place* on, as a block of messages."""
 
     origin: str
     place: int
@@ -287,7 +293,7 @@ class LineBlock(NamedTuple):
         return self.starts + self.place
 
     def messages(self, numbers: Places) -> Iterator[RawMessage]:
-        """The messages in some lines; blank lines contain none."""
+        """The messages in the lines with these *numbers*; blank lines contain none."""
         for start, end in zip(self.starts[numbers].tolist(), self.ends[numbers].tolist(), strict=True):
             body = body_of(self.content[start:end], self.place + start)
             if body.strip():
@@ -304,7 +310,10 @@ def _line_ends(content: bytes) -> list[int]:
 
 
 def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBlock]:
-    """The lines from byte *start* to byte *end* of a plain file; in a truncated file the blocks end early."""
+    """The lines from byte *start* to byte *end* of a plain file, in blocks.
+
+    If the file was truncated, the blocks end where the file ends.
+    """
     with open_source(root / name) as file:
         file.seek(start)
         while start < end:

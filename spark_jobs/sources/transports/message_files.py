@@ -1,4 +1,4 @@
-"""Files of messages as a transport, and JSON lines as one of them."""
+"""A transport of files of messages, and its variant for JSON lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ _WORTH_BYTES = 2**18
 
 @dataclass(frozen=True)
 class MessageFiles(MessageTransport):
-    """Files of messages: a folder, or one file; *files* is their state when they were bound, in object storage only."""
+    """The transport of a file or a folder of files that contain messages.
+
+    *files* is the state of the files when the ledger assigned them to a batch; it is used in object storage only.
+    """
 
     path: Place
     files: Mapping[str, BoundFile] = field(default_factory=dict, kw_only=True)
@@ -64,28 +67,29 @@ class MessageFiles(MessageTransport):
         return self.path.parent if self.path.is_file() else self.path
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """The files of the folder."""
+        """The files of the folder. *bound* is how far each file belongs to batches."""
         return list_source_files(self.path, self.suffixes, was_read=bool(bound))
 
     @abstractmethod
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]
     ) -> tuple[list[BoundRange], set[str]]:
-        """The readable ranges of unbound bytes, and the files that have to wait."""
+        """The readable ranges of bytes that belong to no batch yet, and the files that have to wait."""
 
     @abstractmethod
     def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """The messages of a range of an existing file."""
+        """The messages of a range of a batch, in a file that exists."""
 
     def grows(self, name: str) -> bool:
-        """Whether lines may be appended to a file that was read; other files are read completely."""
+        """Whether lines may be appended to the file *name* after it was read; any other file is read completely."""
         return False
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """Return everything at the source that no batch has bound yet.
+        """Lists everything at the source that belongs to no batch yet.
 
-        A file with an unknown name becomes one dead letter. So does a file that is gone before it was read to its end.
-        Raises ``SOURCE_REWRITTEN`` when lines that were already bound have changed, because others may be lost (G-32).
+        A file with an unknown name becomes one dead letter, and so does a file that disappeared before it was read to
+        its end. Raises ``SOURCE_REWRITTEN`` if lines that belong to a batch have changed, because changes may be lost
+        (G-32).
         """
         if self.path.is_file():
             file = SourceFile.of(self.path, self.path.name)
@@ -126,7 +130,10 @@ class MessageFiles(MessageTransport):
         return files_bound_before(self.folder, ranges, interval)
 
     def counts_as_bound(self, name: str) -> bool:
-        """Whether places count bytes, as in lines; records of Capture and lines of gzip files are numbered."""
+        """Whether messages of the file *name* are numbered by bytes, the unit of bound ranges.
+
+        Lines of plain files are. Records of Capture, and lines of gzip files, are not.
+        """
         return self.grows(name)
 
     def pinned(
@@ -141,7 +148,7 @@ class MessageFiles(MessageTransport):
         return self.in_blocks(bound) if bound.end - bound.start >= _WORTH_BYTES else None
 
     def in_blocks(self, bound: BoundRange) -> Iterator[Block]:
-        """The messages of a range in blocks, however few they are."""
+        """The messages of a range in blocks, even if they are few."""
         return message_blocks.blocks_of(self.read(bound))
 
     def _as_bound(self, bound: BoundRange) -> Place:
@@ -163,7 +170,7 @@ class MessageFiles(MessageTransport):
 
 @dataclass(frozen=True)
 class LineFiles(MessageFiles):
-    """JSON lines. A plain file may grow: its complete new lines are read, and a partial line waits."""
+    """The transport of JSON lines. A plain file may grow: new complete lines are read, an incomplete line waits."""
 
     layout: json_lines.Layout
     offset_gaps: OffsetGaps = "lost"

@@ -1,4 +1,4 @@
-"""Lists the files that transports read, and opens a file in its bound version."""
+"""Lists the files that transports read, and opens a file in the version that was bound."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ _LEFT_SECONDS = 60
 class Listing(NamedTuple):
     """The files of a source, in the order of their names.
 
-    *waiting* ones are empty, *unknown* ones have another kind of name. *begun*: by folder, where its listing began.
-    *unread* is what an operator has to change before it is read, with the reason.
+    *waiting* files are empty, *unknown* files have a name of another kind, *unfinished* files are still being written.
+    *begun* maps a folder to the name after which its files were listed. *unread* are files and folders that an
+    operator has to change before they are read, with the reason.
     """
 
     files: list[SourceFile]
@@ -67,8 +68,9 @@ class Listing(NamedTuple):
 def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
     """All files below a folder; those to read have names that end in one of *suffixes*, in any case.
 
-    A name with a dot or an underscore in front hides. A hidden file, or one that ends as in :data:`UNFINISHED`, is not
-    read, but reported if it otherwise would be (G-62). What *was_read* before may be empty or missing now.
+    A file is hidden if its name, or that of a folder above it, begins with a dot or an underscore. A hidden file, and
+    a file whose name ends as in :data:`UNFINISHED`, is not read; it is reported if it would be read under its finished
+    name (G-62). If the source *was_read* before, the folder may be empty or missing now.
     """
     if isinstance(root, Path) and not root.is_dir():
         raise TerminalError(
@@ -88,19 +90,19 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
 
 
 def is_read(name: str, suffixes: tuple[str, ...]) -> bool:
-    """Whether a file is complete and of a known kind, by its name."""
+    """Whether the name of a file shows that the file is complete and of a known kind."""
     return name == finished_name(name) and name.casefold().endswith(suffixes)
 
 
 def why_unread(name: str, suffixes: tuple[str, ...]) -> str:
-    """Why :func:`is_read` is false for a file."""
+    """Why :func:`is_read` is False for the file *name*."""
     if name != finished_name(name):
         return "the file's name says since a day that it is hidden, or still being written"
     return f"the file's name ends in none of {', '.join(suffixes)}"
 
 
 def finished_name(name: str) -> str:
-    """The name without the parts that hide a file or mark it as unfinished."""
+    """The name without the parts that hide a file or mark the file as unfinished."""
     folder, slash, last = name.rpartition("/")
     last = last.lstrip("._")
     ending = next((ending for ending in UNFINISHED if last.casefold().endswith(ending)), "")
@@ -108,9 +110,10 @@ def finished_name(name: str) -> str:
 
 
 def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
-    """Files in the order of their names, divided into those to read, waiting, and unknown ones.
+    """The files in *found*, in the order of their names, divided into files to read, waiting, and unknown files.
 
-    A hidden or unfinished file is not reported if the finished one exists; after a day it counts as unknown (G-62).
+    A hidden or unfinished file is not reported if a file with the finished name exists; if none exists after a day,
+    the hidden or unfinished file counts as unknown (G-62).
     """
     files, waiting, unknown, unfinished = [], [], [], []
     unread: list[str] = []
@@ -155,12 +158,15 @@ def _is_copy(file: SourceFile, finished: SourceFile | None) -> bool:
 
 
 def is_forgotten(path: Place) -> bool:
-    """Whether a file was not written for a day, so that its missing part will not come any more."""
+    """Whether a file was not written for a day; then a missing part of it is no longer expected."""
     return time.time() - _written_at(path) > _FORGOTTEN_SECONDS
 
 
 def left_behind(root: Place, waiting: Sequence[str], ranges: Iterable[BoundRange]) -> tuple[str, ...]:
-    """The waiting files that were not written for a day, or for a minute before another one (G-116)."""
+    """The *waiting* files that their writer seems to have given up (G-116).
+
+    Such a file was not written for a day, or was last written more than a minute before a file of *ranges*.
+    """
     if not waiting:
         return ()
     times = side_by_side(root, lambda one: _written_at(root / one.name), [one for one in ranges if one.start < one.end])
@@ -177,7 +183,10 @@ def _written_at(path: Place) -> float:
 
 
 def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -> int:
-    """Up to where a file is bound that now has *size* bytes."""
+    """The position up to which a file belongs to batches; the file has *size* bytes now.
+
+    Raises ``SOURCE_REWRITTEN`` if the file has become shorter than this position.
+    """
     start = bound.get(name, 0)
     if size < start:
         raise TerminalError(
@@ -190,7 +199,7 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
 
 
 def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether the bound part of a file, up to byte *start*, has another content than was *seen* (G-32)."""
+    """Whether the part of a file that belongs to batches, up to byte *start*, differs from what was *seen* (G-32)."""
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version:
         return False
@@ -198,7 +207,10 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
 
 
 def may_be_rewritten(file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether a file of unchanged size was written, possibly in the middle that its digest leaves out (G-32)."""
+    """Whether a file of unchanged size was written in the middle, which its digest may leave out (G-32).
+
+    *seen* are the last known versions of files.
+    """
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version or size_of(known) != file.size:
         return False
@@ -212,7 +224,10 @@ def versions_of(
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
 ) -> dict[str, FileVersion]:
-    """The versions to store of files that are bound, or will be with *ranges*; nothing if *seen* is None."""
+    """The versions to store in the ledger, of files that belong to batches or will with *ranges*.
+
+    Empty if *seen*, the last known versions, is None.
+    """
     if seen is None:
         return {}
     new = {one.name: one.end for one in ranges}
@@ -223,7 +238,7 @@ def versions_of(
 
 
 def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[Item]) -> list[Looked]:
-    """The results of *look* for each file; in object storage in parallel, because each waits for an answer."""
+    """The results of *look* for each item; in object storage in parallel, because each request waits for an answer."""
     if isinstance(root, Path):
         return [look(item) for item in items]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -231,7 +246,10 @@ def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[It
 
 
 def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> list[BoundRange]:
-    """An empty range for each missing file that was not bound completely."""
+    """An empty range for each file that disappeared before all of it belonged to batches.
+
+    *seen* are the last known versions of files, with their sizes. *bound* is how far each file belongs to batches.
+    """
     there = {file.name for file in listed.files}
     gone = [name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name]]
     gone = [name for name in gone if not any(name.startswith(f"{f}/") and name <= s for f, s in listed.begun.items())]
@@ -239,7 +257,7 @@ def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, Fi
 
 
 def size_of(seen: FileVersion) -> int:
-    """The size of a file when it was seen."""
+    """The size of a file in its version *seen*."""
     return int(seen.version.partition(":")[0])
 
 
@@ -259,10 +277,10 @@ def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
 
 
 def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_once: bool = False) -> Place:
-    """The folder, from which a bound file is read in its bound version or not at all (S-06).
+    """The folder from which a bound file (one that belongs to a batch) can be read, in its bound version only (S-06).
 
-    It may be another object now if its bound part is unchanged. *at_once*: the complete range is fetched before
-    reading.
+    If the object in the store was replaced, the new object is accepted if its bound part is unchanged. *at_once*: the
+    complete range is fetched before it is read.
     """
     if isinstance(folder, Path) or file is None or bound.start == bound.end:
         return folder
@@ -295,7 +313,10 @@ def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
 
 
 def open_source(path: Place) -> IO[bytes]:
-    """A bound file, opened for reading; ``SOURCE_REWRITTEN`` if it is gone, ``ACCESS_DENIED``."""
+    """Opens a file that belongs to a batch for reading.
+
+    Raises ``SOURCE_REWRITTEN`` if the file no longer exists, ``ACCESS_DENIED`` if it may not be read.
+    """
     try:
         return path.open("rb")
     except FileNotFoundError as error:
@@ -315,12 +336,19 @@ def _missing(path: Place) -> TerminalError:
 
 
 def files_within(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-    """The ranges of files below *folder* whose time is in the interval."""
+    """The ranges of files below *folder* whose time is in the interval.
+
+    The time of a file is in its name, as in files of Event Hubs Capture, or else that of the last write.
+    """
     return [bound for bound in ranges if _time_of(folder / bound.name, bound.name) in interval]
 
 
 def files_bound_before(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-    """The bound ranges of existing files in the interval, and the names of files that are gone."""
+    """The ranges of batches that are in files whose time is in the interval, and the names of missing files.
+
+    The time of a file is in its name, as in files of Event Hubs Capture, or else that of the last write. A missing
+    file without a time in its name counts as one of the interval.
+    """
     full = [bound for bound in ranges if bound.end > bound.start]
     gone = {bound.name for bound in full if _size(folder / bound.name) < bound.end}
     chosen = files_within(folder, (bound for bound in full if bound.name not in gone), interval)

@@ -1,1 +1,1 @@
-"""Qlik change tables, ``__ct``: in a database, or as files."""
+"""Reads Qlik change tables (``<table>__ct``) in a database or as files."""

@@ -1,4 +1,4 @@
-"""Cuts rows of change tables into columnar blocks; a before image usually stays in the block of its update."""
+"""Cuts rows of change tables into columnar blocks; a before image usually stays in the block of its UPDATE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _MOST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class TextBlock(RowBlock):
-    """Rows of a change table, from row *place* of *origin*: a column of texts for each column of its structure."""
+    """Rows of a change table, with a column of strings for each column of the table's structure.
+
+    The first row of the block is row number *place* of *origin*, a file or range.
+    """
 
     origin: str
     place: int
@@ -42,10 +45,11 @@ class TextBlock(RowBlock):
 def cut_blocks(
     origin: str, structure: Structure, prefix: str, take: Callable[[TextBlock], None]
 ) -> Callable[[pa.RecordBatch | None], None]:
-    """Returns a function that receives batches of texts in the order of ``change_seq`` and passes blocks to *take*.
+    """Returns a function that cuts batches of rows, sorted by ``change_seq``, into blocks and passes them to *take*.
 
-    The last ``change_seq`` of a batch waits for the next batch or None, the end. So a before image stays with its
-    UPDATE (T-11), unless their ``change_seq`` is above the limits of this module.
+    Call the function with each batch, and with None at the end. It keeps the rows of the last ``change_seq`` of a
+    batch for the next block. So a before image stays with its UPDATE (T-11), unless one ``change_seq`` has more rows
+    than this module's limits allow.
     """
     sequence = header_places(structure, prefix).get(SEQUENCE)
     held: pa.RecordBatch | None = None

@@ -1,7 +1,7 @@
-"""Reads a task's control tables: the state of its tables, and the DDL applied to them (T-81, T-84, T-85, T-87).
+"""Reads the control tables of a Qlik task: the state of its tables, and their DDL (T-81, T-84, T-85, T-87).
 
-No change contains this: a suspended table sends none, and would look idle. An unreadable control table stops nothing.
-Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*.
+The changes themselves do not show this state: a suspended table sends no changes, and would look idle. A control table
+that cannot be read stops no table. Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _CONTRADICTED = ColumnStep("")
 
 
 def statements_of(rows: Iterable[tuple[str, Any, Any, Any, Any]]) -> dict[str, list[Statement]]:
-    """The statements on each table, in order, from table, ``change_seq``, time, type and details of each row.
+    """The DDL statements on each table, in order; *rows* have table, ``change_seq``, time, type and details.
 
-    A task may record one twice; if the two contradict each other about a column, neither counts. If a row has no
-    position in the order, no statement on its table counts.
+    A Qlik task may record a statement twice; if the two records contradict each other about a column, both are ignored
+    for this column. If a statement has no valid ``change_seq``, all statements on its table are ignored.
     """
     found: dict[str, dict[str, Statement]] = {}
     unplaced: set[str] = set()
@@ -100,12 +100,14 @@ _TASK, _OWNER, _NAME = "task_name", "table_owner", "table_name"
 
 
 class SignalTable(JdbcTable):
-    """A control table, read by the names of its columns in any case."""
+    """A Qlik control table, whose columns are found by their names in any case."""
 
     def lines(self, columns: Sequence[str], newest: str | None = None) -> list[Sequence[Any]] | None:
-        """Its rows as texts of *columns*; with *newest*, the number of rows and the newest of that column for each.
+        """The rows of the control table, each as the strings of *columns*.
 
-        None if the login does not see the table or these columns, or may not read it.
+        With *newest*, rows with equal *columns* become one line, followed by their number and the highest value of the
+        column *newest*. Returns None if the login does not see the control table or one of the columns, or may not
+        read them.
         """
         try:
             described = self._query("reading its columns", self._dialect.columns_query(*self._name))
@@ -130,7 +132,7 @@ class SignalTable(JdbcTable):
         )
 
     def spelled(self, names: Collection[str]) -> dict[str, SourceName]:
-        """The database's spelling of the control tables and their schema, for those that the login sees."""
+        """For each of *names* that the login sees: schema and name of the control table as the database spells them."""
         found: dict[str, SourceName] = {}
         alike = self._query("looking for control tables", self._dialect.alike_query(self._name.schema, *names))
         lines = [SourceName(str(line["schema"]), str(line["name"])) for line in alike]
@@ -180,9 +182,10 @@ def read_control_tables(
     tables: Mapping[tuple[str, str], str],
     task: str | None = None,
 ) -> SourceReport:
-    """The content of control tables about mirrored tables.
+    """What the control tables of a Qlik task report about mirrored tables.
 
-    *tables* are by owner and name in lower case, as in control tables. *task* is the task whose rows count; None: all.
+    *schema* is the schema of the control tables. *tables* maps owner and name, in lower case, as control tables name a
+    source table, to the mirrored table. *task* is the Qlik task whose rows count; None: the rows of all tasks count.
     """
     reading = _Reading(spark, connection, schema, tables, task)
     found: dict[tuple[str, str], str] = {}

@@ -1,7 +1,7 @@
 """Decodes rows of Qlik change tables into rows of the change log.
 
-A before image and its UPDATE have the same ``change_seq`` (T-11); one of them alone waits in the log for the other.
-Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
+A before image and its UPDATE have the same ``change_seq`` (T-11). If only one of the two has been read, it waits in the
+change log for the other. Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
 """
 
 from __future__ import annotations
@@ -73,11 +73,13 @@ class ChangeTableSettings(NamedTuple):
     """Settings for reading change tables that the tables themselves do not show.
 
     Args:
-        load: the name of the load whose changes these are: the epoch of their positions (G-01).
+        load: the setting ``source.load``, which names the Qlik full load to which the changes belong; the epoch of log
+            positions (G-01).
         prefix: the prefix of header columns (T-02).
-        mask_order: how change masks are read; ``auto`` excludes what is impossible (T-24).
+        mask_order: how change masks are read; ``auto`` excludes readings that are impossible (T-24).
         sparse_updates: whether a NULL in an UPDATE row may be an unchanged column (T-32).
-        before_images: whether every UPDATE has a before image row; None: decided by the rows of a call (T-19).
+        before_images: whether every UPDATE has a before image row; None: the rows that are decoded together show it
+            (T-19).
     """
 
     load: str = "1"
@@ -91,7 +93,7 @@ DEFAULT_SETTINGS = ChangeTableSettings()
 
 
 class QlikChangeTableDecoder(Decoder):
-    """Decodes rows of change tables."""
+    """Decodes rows of Qlik change tables into rows of the change log."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
@@ -125,7 +127,7 @@ class QlikChangeTableDecoder(Decoder):
         return Decoded(rows, counts, facts=facts)
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
-        """Splits messages into lists of about *size*, never between a before image and its UPDATE."""
+        """Splits rows into lists of about *size* rows, never between a before image and its UPDATE."""
         rest = iter(messages)
         while chunk := list(islice(rest, size)):
             while isinstance(chunk[-1], ChangeRow) and self._is_before(chunk[-1]) and (more := next(rest, None)):
@@ -133,7 +135,10 @@ class QlikChangeTableDecoder(Decoder):
             yield chunk
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """Joins a before image and its UPDATE, each in any number of copies. Waits if one is missing."""
+        """Joins a before image and its UPDATE; *pieces* may contain several copies of each.
+
+        Returns Waiting if the before image or the UPDATE is missing.
+        """
         rows = {content(row): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
         befores = [entry for entry in read if entry.operation == BEFORE]
@@ -153,9 +158,10 @@ class QlikChangeTableDecoder(Decoder):
         return Decoded(joined, counts)
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """The row that removes the old key, if a late before image shows a key change that its UPDATE did not (T-19).
+        """The row that removes the old key, if a late before image shows that its UPDATE changed the key (T-19).
 
-        If the key of the before image is unreadable, the old key is unknown: a dead letter stops the table.
+        *logged* are the rows that the change log has for the UPDATE. If the key in the before image is unreadable, the
+        old key is unknown, so the result is a dead letter that stops the table.
         """
         for row in map(restored, in_order(pieces)):
             entry = self._read(row)
@@ -173,7 +179,10 @@ class QlikChangeTableDecoder(Decoder):
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letter of a before image or UPDATE without the other. It has no key, so it stops the table."""
+        """The dead letter of a before image without its UPDATE, or of an UPDATE without its before image.
+
+        The dead letter has no key, so it stops the table.
+        """
         what = f"{reason}: the UPDATE of a before image did not come; {_KEEP}"
         if any(piece.piece == 1 for piece in pieces):
             what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
@@ -220,7 +229,7 @@ class QlikChangeTableDecoder(Decoder):
         return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
 
     def layout(self, structure: Structure) -> RowLayout | Refusal | None:
-        """The layout of a structure's rows, or why they cannot be read; None if its table is not mirrored."""
+        """The layout of a structure's rows, or why they are unreadable; None if the table is not mirrored."""
         # Rows of one file share their structure: comparing it by identity avoids hashing all its columns.
         if self._latest is not None and self._latest[0] is structure:
             return self._latest[1]
@@ -353,18 +362,21 @@ class QlikChangeTableDecoder(Decoder):
 
 
 def senders_of(layout: RowLayout) -> tuple[Sender, ...]:
-    """The mirrored table with the Qlik task that wrote rows of this structure; empty if unknown (T-95)."""
+    """The mirrored table, with the Qlik task that wrote rows of this layout; empty if the task is unknown (T-95)."""
     sender = layout.structure.sender
     return ((layout.source, sender),) if sender else ()
 
 
 def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:
-    """The dead letter of a row, without a table."""
+    """The dead letter of a row that raised *refusal*; the dead letter names no table."""
     return LogRow(REJECTED, row.origin, row.place, code=refusal.code, reason=refusal.reason, raw=row_bytes(row))
 
 
 def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
-    """The dead letter of a row, with its table, and with its key if that is known and no other row is affected."""
+    """The dead letter of a row that raised *refusal*, with the row's table.
+
+    The dead letter has the row's key if the key is known and no other row may be affected.
+    """
     if refusal.code in _OF_OTHER_ROWS:
         return rejected_row(row, refusal)._replace(tbl=layout.source, bucket=NO_BUCKET)
     key = refusal.key
@@ -376,16 +388,19 @@ def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
 
 
 def restored(piece: LogRow) -> ChangeRow:
-    """Reads the row that a fragment contains."""
+    """The row of a change table that a fragment contains."""
     return read_row(piece.origin, piece.place, piece.raw or b"")
 
 
 def in_order(pieces: Sequence[LogRow]) -> list[LogRow]:
-    """Pieces by their coordinates, the last one first."""
+    """Fragments sorted by origin and place, the last one first."""
     return sorted(pieces, key=lambda piece: (piece.origin, piece.place), reverse=True)
 
 
 def letter_of_pieces(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
-    """One dead letter for all pieces, at the coordinates of the first; the log has the others unchanged."""
+    """One dead letter for all fragments, at origin and place of the first one.
+
+    The change log keeps all of the fragments unchanged.
+    """
     first = in_order(pieces)[-1]
     return first._replace(kind=REJECTED, piece=None, code=refusal.code, reason=refusal.reason)

@@ -1,7 +1,8 @@
 """The fast path of change tables: decodes most rows as Arrow columns, with the same result as the decoder.
 
-It decodes all rows of one ``change_seq`` or none. Whether before images exist (T-19), and how masks are read (T-24), is
-decided from all rows of a block. So if it cannot decode an UPDATE without before image, it decodes none of the block.
+The fast path decodes all rows of one ``change_seq`` or none of them. All rows of a block together show whether the
+table has before images (T-19), and how its masks are read (T-24). So if the fast path cannot decode an UPDATE without
+before image, it decodes no row of the block: the decoder then sees all of them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _READINGS: tuple[MaskReading, ...] = ("msb_text", "le_bytes")
 
 
 class FastChangeRows:
-    """The fast path; decodes rows of blocks."""
+    """The fast path of change tables; decodes rows of blocks."""
 
     def __init__(self, decoder: QlikChangeTableDecoder) -> None:
         self._decoder = decoder
@@ -71,7 +72,7 @@ class FastChangeRows:
         return Taken(rows, np.flatnonzero(is_taken), images=images, facts=facts)
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """Does nothing: a change table describes itself."""
+        """Does nothing: rows of a change table come with the table's structure."""
 
 
 class _Look:
@@ -327,7 +328,7 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
-    """The canonical keys of *rows*, and for each whether it is certain; None if the key's types allow no certainty."""
+    """The canonical keys of *rows*, and whether each is certain; None if the key's types allow no certainty."""
     proven = np.ones(len(rows), bool)
     columns, converters = [], layout.key_converters
     for at in layout.key_in_order:

@@ -1,7 +1,7 @@
-"""Finds the data files of change tables in a file target, and reads their rows.
+"""Finds the data files of change tables in the folder of a Qlik file target, and reads their rows.
 
-Files are ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, perhaps in a folder per partition; a ``.dfm`` appears
-next to a finished one (T-40 to T-42). Public source: Qlik help, *File target*.
+Data files are ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, possibly in a folder for each partition. Qlik
+writes a ``.dfm`` metadata file next to each finished data file (T-40 to T-42). Public source: Qlik help, *File target*.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ class ChangeFiles(MessageTransport):
     Args:
         suffix: the suffix of change table folders, in any case (T-01, T-62).
         prefix: the prefix of header columns (T-02).
-        unloaded: those of the *tables* without an initial load.
-        timeout_hours: how long a file may wait for its other half (T-42).
-        files: the state of the files when they were bound; used in object storage only.
+        unloaded: the mirrored tables that have no initial load.
+        timeout_hours: how long a data file may wait for its metadata file, and a metadata file for its data file
+            (T-42).
+        files: the state of the files when the ledger assigned them to a batch; used in object storage only.
         encoding: the encoding of text files without a byte order mark (T-46).
     """
 
@@ -113,8 +114,8 @@ class ChangeFiles(MessageTransport):
         """Lists unread data files of change tables, and files that are not ready.
 
         A data file is ready when its metadata file exists and is complete JSON (T-42). A file with an unknown suffix,
-        or one that waited too long, is damage of its table. If it or its metadata file changed, it is read again
-        (G-32).
+        or a file that waited too long, is damage of its table. A data file is read again if it or its metadata file
+        has changed (G-32).
         """
         root, known = self.path, None if seen is None else seen(bound)
         everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
@@ -186,9 +187,9 @@ class ChangeFiles(MessageTransport):
         return replace(self, files={n: one._replace(seen=_own(one.seen)) for n, one in files().items()})
 
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
-        """Reads the rows of one file, in order; *place* counts them from 0.
+        """Reads the rows of one data file, in order; a row's *place* is its number in the file, from 0.
 
-        If the file is damaged or contradicts its metadata file, damage of its table comes last.
+        If the file is damaged or contradicts its metadata file, damage of its table comes after the rows.
         """
         for found in self._batches(bound):
             if isinstance(found, TextBlock):
@@ -200,7 +201,7 @@ class ChangeFiles(MessageTransport):
         return self.cut(self._batches(bound)) if bound.end >= _WORTH_BYTES else None
 
     def cut(self, found: Iterable[TextBlock | TableDamage]) -> Iterator[TextBlock | TableDamage]:
-        """Splits the blocks of a file so that rows of one ``change_seq`` stay together; damage comes last."""
+        """Splits the blocks of a data file so that rows of one ``change_seq`` stay together; damage comes last."""
         cut: list[TextBlock] = []
         add: Callable[[pa.RecordBatch | None], None] | None = None
         damage: TableDamage | None = None
@@ -388,7 +389,10 @@ class ChangeFiles(MessageTransport):
 
 
 def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
-    """The structure of a change table, as a metadata file describes it."""
+    """The structure of a change table, as the metadata file *dfm* describes it.
+
+    *binary_mask*: the data file stores change masks as bytes instead of text.
+    """
     columns = [
         ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
         for column in dfm.columns

@@ -21,7 +21,7 @@ NO_MASK = Note(
 
 @dataclass(frozen=True)
 class ChangeTableFormat(Format):
-    """Rows of ``__ct`` tables."""
+    """The format of rows of Qlik change tables (``__ct``)."""
 
     settings: ChangeTableSettings = DEFAULT_SETTINGS
     partitions: int = 0
@@ -40,7 +40,11 @@ class ChangeTableFormat(Format):
         )
 
     def ordered_in(self, origin: str) -> str:
-        """Closed partitions of all tables follow each other in one order (T-80); rows without one are in none."""
+        """The part of the source in which log positions of *origin* only rise (T-80).
+
+        The closed partitions of all tables are one part, because they follow each other in one order. Rows without a
+        partition are in no such part: the result is empty.
+        """
         return "" if origin.endswith("/") else "closed partitions"
 
     @property

@@ -1,7 +1,7 @@
-"""Finds what is new in change tables of a database, and reads it as exact texts in Spark's workers.
+"""Finds what is new in change tables of a database, and reads it as exact strings in Spark's workers.
 
-A range is one closed partition (T-34), or an interval of ``change_seq``. An interval overlaps the one before by some
-minutes, because a lower ``change_seq`` may be committed later (T-18). Public source: Qlik help, *Change Data
+A range is one closed partition (T-34), or an interval of ``change_seq``. An interval overlaps the previous interval by
+some minutes, because a lower ``change_seq`` may be committed later (T-18). Public source: Qlik help, *Change Data
 Partitioning*, *Control tables*.
 """
 
@@ -72,7 +72,7 @@ _OF_ONE_TABLE = ("HEADER_INVALID", "TYPE_UNSUPPORTED", "TABLE_NAME_DIFFERS", "CH
 
 
 class NamedChangeTable(NamedTuple):
-    """The change table of a source table, and the columns that may be read."""
+    """The schema and name of a source table's change table, and the columns that may be read from it."""
 
     schema: str
     table: str
@@ -84,14 +84,16 @@ class ChangeTables(QueriedTransport):
     """Lists and reads the change tables in a database.
 
     Args:
-        connection: name of the connection.
-        tables: source table (``schema.table``) to its change table.
+        connection: name of the Airflow connection to the database.
+        tables: maps each source table (``schema.table``) to its change table.
         suffix: the suffix of change tables' names (T-01).
         prefix: the prefix of header columns' names (T-02).
-        control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
-        overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
-        control_schema: schema of the control tables that report suspended tables and errors (T-81); None: not read.
-        task: the task whose rows of control tables count; None: those of all (T-87).
+        control: schema and table of Qlik's control table ``attrep_cdc_partitions`` if Change Data Partitioning is on,
+            else None.
+        overlap_minutes: how far an interval of ``change_seq`` reaches back into the previous one (T-18).
+        control_schema: schema of the control tables that report suspended tables and errors (T-81); None: these are
+            not read.
+        task: the Qlik task whose rows in control tables count; None: the rows of all tasks count (T-87).
     """
 
     describes_tables: ClassVar[bool] = True
@@ -107,7 +109,7 @@ class ChangeTables(QueriedTransport):
     task: str | None = None
 
     def change_table(self, source: str) -> SourceName:
-        """Schema and name of the change table of a source table."""
+        """Schema and name of the change table of the source table *source*."""
         named = self.tables[source]
         return SourceName(named.schema, named.table)
 
@@ -116,7 +118,10 @@ class ChangeTables(QueriedTransport):
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        """Reads each range in a task of its own: PostgreSQL in one job, other databases in one Spark job per table."""
+        """Reads each range in a Spark task of its own.
+
+        PostgreSQL is read in one Spark job, any other database in one Spark job for each table.
+        """
         connection, by_table = resolve(self.connection), dict[str, list[tuple[Slice, int]]]()
         for at, bound in enumerate(ranges):
             one = self.slice_of(bound)
@@ -140,7 +145,10 @@ class ChangeTables(QueriedTransport):
         return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
 
     def slice_of(self, bound: BoundRange) -> Slice:
-        """The rows that a bound range identifies; raises ``TABLE_REDECLARED`` if its table is not mirrored."""
+        """The rows of a change table that *bound*, a range of a batch, identifies.
+
+        Raises ``TABLE_REDECLARED`` if the range belongs to a table that the mirror file no longer names.
+        """
         for source in self.tables:
             name = ".".join(self.change_table(source))
             if bound.name == name:
@@ -156,9 +164,10 @@ class ChangeTables(QueriedTransport):
     def closed_partitions(
         self, listed: Iterable[tuple[str, str, str]]
     ) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
-        """The closed partitions by source table, and those listed only under a name in other case (T-62).
+        """The closed partitions of each source table.
 
-        *listed* are owner, table (with or without the suffix) and partition of the control table.
+        *listed* are rows of the control table: owner, table (with or without the suffix) and partition. The second
+        result are the partitions that are listed only under a table name in other upper or lower case (T-62).
         """
         by_name: dict[tuple[str, str], str] = {}
         for source, named in self.tables.items():
@@ -206,11 +215,11 @@ class ChangeTables(QueriedTransport):
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """Lists what is unread in the change tables.
 
-        The range of a partition is ``<schema>.<table>__ct/<partition>``, from 0 to its number of rows plus 1. It is
-        read again if its rows differ from those *seen*; rows read twice do no harm. A partition that has ended and is
-        not listed as closed is overdue. Without partitions, the range is ``<schema>.<table>__ct`` from a ``change_seq``
-        to one above the highest; it begins lower if rows were added there. A table that cannot be read is refused
-        alone.
+        With partitions, a range is ``<schema>.<table>__ct/<partition>``, from 0 to the partition's number of rows plus
+        1. A partition is read again if its rows differ from those *seen* by the last run; rows that are read twice do
+        no harm. A partition that has ended, but is not listed as closed, is overdue. Without partitions, a range is
+        ``<schema>.<table>__ct`` from a ``change_seq`` to one above the highest ``change_seq``; it begins lower if rows
+        with a lower ``change_seq`` were added. If one table cannot be read, only this table is refused.
         """
         known = None if seen is None else seen(bound)
         found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
@@ -259,7 +268,7 @@ class ChangeTables(QueriedTransport):
         return read_control_tables(spark, self.connection, self.control_schema, self._names_of_tables(), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """The current end of each name that has unread data, and of every partition, also of open ones."""
+        """The current end of each name that has unread data, and of every partition, closed or open."""
         found = self.find(spark, bound)
         if found.refused:
             what = f"change tables cannot be read: {sorted(found.refused)}"
@@ -273,7 +282,7 @@ class ChangeTables(QueriedTransport):
         return ends
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """Selects nothing: reading always goes up to the newest row."""
+        """Selects no range of the interval: change tables are always read up to the newest row."""
         return []
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
@@ -339,9 +348,10 @@ class ChangeTables(QueriedTransport):
         return found
 
     def surveyed(self, columns: Mapping[tuple[str, str], Collection[str]], closed: Collection[str] | None) -> Survey:
-        """What is missing, given each change table's *columns* and the source tables with a *closed* partition.
+        """What is missing at the source for the mirrored tables.
 
-        *closed* is None without partitioning.
+        *columns* are the columns of each change table. *closed* are the source tables with a closed partition; None if
+        Change Data Partitioning is off.
         """
         unseen, without_mask = {}, []
         mask = (self.prefix + MASK).lower()
@@ -358,7 +368,7 @@ class ChangeTables(QueriedTransport):
 
 @dataclass(frozen=True)
 class SliceTask:
-    """A bound range of one change table, read and decoded by one worker."""
+    """The work of one Spark task: reads and decodes one range of one change table."""
 
     origin: str
     at: int
@@ -367,7 +377,7 @@ class SliceTask:
     log: Callable[[int], BlockLog]
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
-        """Decodes batches of texts and writes them to the log; returns the result of :meth:`BlockLog.finish`."""
+        """Decodes batches and writes their rows to the change log. Returns the result of :meth:`BlockLog.finish`."""
         decoding = self.log(self.at)
         add = cut_blocks(self.origin, self.structure, self.prefix, decoding.take_block)
         for batch in batches:
@@ -400,7 +410,7 @@ def _part(answer: bytes) -> Any:
 
 
 def overlapping_start(end: int, minutes: int) -> int:
-    """The ``change_seq`` that is *minutes* before *end*, by the time in its first digits (T-18)."""
+    """The ``change_seq`` that is *minutes* before *end*; its first digits are a time (T-18)."""
     text = sequence_text(end)
     try:
         moment = datetime.strptime(text[:14], "%Y%m%d%H%M%S") - timedelta(minutes=minutes)
@@ -440,10 +450,10 @@ def _new_interval(
 
 
 def late_start(before: RowsSeen | None, now: RowsSeen) -> int | None:
-    """The ``change_seq`` from which to read again, because rows were added where reading had passed; None if none were.
+    """The ``change_seq`` from which to read again if rows were added below the end of reading; None if none were.
 
-    A lower count only means that the task's retention removed rows. If rows were added before the overlap, the whole
-    table is read again (0).
+    A lower number of rows only means that the Qlik task's retention removed rows. If rows were added even before the
+    overlap, the result is 0: the complete table is read again.
     """
     if before is None:
         return None
@@ -453,7 +463,7 @@ def late_start(before: RowsSeen | None, now: RowsSeen) -> int | None:
 
 
 def rows_seen(seen: FileVersion | None) -> RowsSeen | None:
-    """The row counts of a change table that the ledger keeps from the last run; None if it has none."""
+    """The row counts of a change table that the ledger keeps from the last run; None if it keeps none."""
     if seen is None:
         return None
     below, _, above = seen.version.partition(":")

@@ -1,4 +1,4 @@
-"""Queries one change table of a database: its columns, row counts, and rows as exact texts.
+"""Queries one change table of a database: its columns, row counts, and rows as exact strings.
 
 Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control tables*.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """The rows of a change table that one bound range identifies: a partition, or ``low <= change_seq < high``."""
+    """The rows of a change table that one range identifies: a partition, or ``low <= change_seq < high``."""
 
     source: str
     origin: str
@@ -44,7 +44,10 @@ class Slice(NamedTuple):
 
 
 class RowsSeen(NamedTuple):
-    """Row counts of a change table: below the ``change_seq`` *low*, and from it on (with rows that have none)."""
+    """Two row counts of a change table: *below* the ``change_seq`` *low*, and *above*, at or after it.
+
+    Rows without a ``change_seq`` count in *above*.
+    """
 
     low: str
     below: int
@@ -52,7 +55,7 @@ class RowsSeen(NamedTuple):
 
 
 class PartitionRows(NamedTuple):
-    """How many rows a partition has, and its lowest and highest ``change_seq``."""
+    """How many rows a partition of a change table has, and its lowest and highest ``change_seq``."""
 
     number: int
     lowest: str
@@ -60,7 +63,7 @@ class PartitionRows(NamedTuple):
 
 
 class ChangeTable(JdbcTable):
-    """The change table of one source table *source*, of which the *chosen* columns may be read."""
+    """The change table of the source table *source*; only the columns *chosen* may be read."""
 
     def __init__(
         self,
@@ -82,17 +85,17 @@ class ChangeTable(JdbcTable):
 
     @property
     def exists(self) -> bool:
-        """Whether the login sees the table; Qlik may create it as late as with the first change."""
+        """Whether the login sees the change table; Qlik may create it as late as with the first change."""
         return bool(self._columns)
 
     def in_another_case(self) -> str | None:
-        """A table that differs from this one in the case of its name only (T-62)."""
+        """The name of a table whose name differs from this one in case only (T-62); None if there is none."""
         lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
         names = (f"{line['schema']}.{line['name']}" for line in lines)
         return next((name for name in names if name != self.name), None)
 
     def structure(self) -> Structure:
-        """The table's current columns. A column that was added later is NULL in older rows."""
+        """The change table's current columns. A column that was added later is NULL in older rows."""
         columns = tuple(ChangeColumn(column["name"], self._type(column)) for column in self._columns)
         mask = (self._prefix + MASK).lower()
         is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
@@ -108,7 +111,7 @@ class ChangeTable(JdbcTable):
             raise
 
     def look(self, low: str) -> tuple[int | None, RowsSeen]:
-        """The highest ``change_seq``, None if there is none; and the numbers of rows below *low* and from it on."""
+        """The highest ``change_seq``, None if there are no rows; and the row counts below *low* and from *low* on."""
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
         below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"
@@ -129,7 +132,7 @@ class ChangeTable(JdbcTable):
         return int(text), RowsSeen(low, lower, number - lower)
 
     def rows_of_partitions(self) -> dict[str, PartitionRows]:
-        """Row count, lowest and highest ``change_seq`` by partition; the empty name is for rows without partition."""
+        """Row count, lowest and highest ``change_seq`` by partition; "" is for rows without partition."""
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         counts = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
         query = f"SELECT {counts} FROM {self._table()} GROUP BY {name}"
@@ -143,9 +146,9 @@ class ChangeTable(JdbcTable):
         return found
 
     def slice_query(self, structure: Structure, one: Slice) -> str:
-        """A SELECT of the rows of a slice, as exact texts, in the order of ``change_seq``, for a database with COPY.
+        """A SELECT of the rows of a slice as exact strings, in the order of ``change_seq``, for a database with COPY.
 
-        A before image comes ahead of its UPDATE, in the order of bytes whatever the collation of the database is.
+        A before image comes before its UPDATE; rows are sorted by bytes, whatever the collation of the database is.
         """
         names = [f"c{at}" for at in range(len(structure.columns))]
         headers = header_places(structure, self._prefix)
@@ -156,7 +159,7 @@ class ChangeTable(JdbcTable):
     def read_slices(
         self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
     ) -> list[bytes]:
-        """Runs *work* over the exact texts of each slice, in one Spark task each. Returns its results in order."""
+        """Runs *work* over the exact strings of each slice, in one Spark task each. Returns results in order."""
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
         names = [f"c{at}" for at in range(len(structure.columns))]
@@ -191,7 +194,10 @@ class ControlTable(JdbcTable):
     """Qlik's control table ``attrep_cdc_partitions``, which has a row for each closed partition (T-34)."""
 
     def partitions(self, task: str | None = None) -> list[tuple[str, str, str]]:
-        """Owner, table and partition of every closed partition; those of one *task*, in any case, or of all."""
+        """Owner, table and partition of every closed partition.
+
+        *task* is the name, in any case, of the Qlik task whose rows count; None: the rows of all tasks count.
+        """
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         spelled = {str(line["name"]).lower(): str(line["name"]) for line in lines}
         wanted = ("table_owner", "table_name", PARTITION, *(["task_name"] if task is not None else []))
@@ -214,17 +220,23 @@ def _partition_name(name: object) -> str:
 
 
 def is_of_task(named: object, task: str | None) -> bool:
-    """Whether a row of a control table is of a task, given in any case; None means any (T-87)."""
+    """Whether a row of a control table belongs to the Qlik task *task*, a name in any case (T-87).
+
+    *named* is the task's name in the row. True for every row if *task* is None.
+    """
     return task is None or str(named or "").casefold() == task.casefold()
 
 
 def sequence_text(number: int) -> str:
-    """A ``change_seq`` as text, padded with zeros."""
+    """A ``change_seq`` as a string, padded with zeros."""
     return f"{number:0{SEQUENCE_DIGITS}d}"
 
 
 def changes_query(dialect: Dialect, table: str, structure: Structure, special: Mapping[str, str]) -> str:
-    """A change table as a subquery: its columns as exact texts ``c0``, ``c1``, …, and *special* ones by alias."""
+    """A change table as an SQL subquery, whose columns are exact strings with the names ``c0``, ``c1`` and so on.
+
+    *special* maps aliases to columns of the change table that are added without conversion.
+    """
     texts = [
         f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS char(1))'} AS c{at}"
         for at, c in enumerate(structure.columns)
@@ -234,7 +246,7 @@ def changes_query(dialect: Dialect, table: str, structure: Structure, special: M
 
 
 def range_condition(one: Slice) -> str:
-    """The condition of one range on the columns ``seq`` and ``part`` of :func:`changes_query`."""
+    """The SQL condition for the rows of a slice, on the columns ``seq`` and ``part`` of :func:`changes_query`."""
     if one.partition is not None:
         return f"part = {literal(one.partition)}" if one.partition else "part IS NULL OR part = ''"
     # A row without sequence, or with an empty one, lies in no interval; it must become a dead letter all the same.

@@ -1,7 +1,7 @@
 """Defines rows of change tables, and finds header, key and data columns in them.
 
-Header columns have a prefix (T-02). Bit *n* of a change mask is the column at index *n* among all of them (T-20).
-Public source: Qlik help, *Change tables* and *Using change tables*.
+Header columns have a prefix (T-02). Bit *n* of a change mask is the column with index *n* among all columns, header
+columns included (T-20). Public source: Qlik help, *Change tables* and *Using change tables*.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ TRANSACTION = ("timestamp", "transaction_id")
 
 
 class ChangeColumn(NamedTuple):
-    """A column and its type in the log's vocabulary; an unknown type keeps its name, and is refused if mirrored."""
+    """A column of a change table, with its type as the change log names types.
+
+    A type that the change log does not know keeps its own name; a mirrored column of such a type is refused.
+    """
 
     name: str
     type: str
@@ -47,10 +50,10 @@ class Structure(NamedTuple):
     Args:
         table: the source table, ``schema.table``, as the mirror file names it.
         columns: all columns in physical order, header columns included.
-        binary_mask: whether the change mask is binary, given as hexadecimal, instead of text: the two have different
-            orders (T-23, T-24).
+        binary_mask: True if the change mask is binary, read as hexadecimal; False if it is text. The two have
+            different bit orders (T-23, T-24).
         key: the key columns of the source table in order; empty if unknown.
-        sender: the task that wrote the rows; empty if unknown.
+        sender: the Qlik task that wrote the rows; empty if unknown.
     """
 
     table: str
@@ -61,7 +64,10 @@ class Structure(NamedTuple):
 
 
 class ChangeRow(NamedTuple):
-    """One row of a change table: one message. *place* counts rows in *origin*; *values* are in the order of columns."""
+    """One row of a change table, which is one message.
+
+    *place* is the number of the row in *origin*; *values* are in the order of the structure's columns.
+    """
 
     origin: str
     place: int
@@ -81,7 +87,7 @@ _decode_row = msgspec.json.Decoder(_KeptRow).decode
 
 
 def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:
-    """The log's type of a Qlik type; an unknown Qlik type keeps its name, and is refused when published."""
+    """The change log's type for a Qlik type; an unknown Qlik type keeps its name, and is refused when published."""
     try:
         return log_type(qlik_type, length, precision, scale)
     except MirroringError:
@@ -89,26 +95,29 @@ def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:
 
 
 def row_bytes(row: ChangeRow) -> bytes:
-    """A row with its structure as bytes, for fragments and dead letters."""
+    """A row and its structure as bytes, which fragments and dead letters keep."""
     one = row.structure
     kept = _KeptRow(one.table, one.columns, one.binary_mask, row.values, one.key)
     return _encode(kept if one.key else kept[:-1])
 
 
 def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
-    """Read back what :func:`row_bytes` wrote."""
+    """Reads back the row that :func:`row_bytes` wrote."""
     found = _decode_row(raw)
     return ChangeRow(origin, place, Structure(found.table, found.columns, found.binary_mask, found.key), found.values)
 
 
 def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
-    """The content of a row. After a column was added a second reading has another NULL, but equal content (T-33)."""
+    """The names and values of a row, without NULLs.
+
+    If a column was added later, a second reading of the same row has one more NULL, but equal content (T-33).
+    """
     named = zip(row.structure.columns, row.values, strict=True)
     return frozenset((column.name, value) for column, value in named if value is not None)
 
 
 class RowLayout:
-    """Finds header, key and mirrored columns, by index, in the rows of a structure; reads keys and images."""
+    """Finds header, key and mirrored columns, by index, in the rows of a structure; reads keys and row images."""
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
         self.structure = structure
@@ -151,21 +160,21 @@ class RowLayout:
         return key_type(kind, chosen) if column.name in table.key else kind
 
     def place(self, name: str) -> int | None:
-        """The index of a header column; None if it was deselected."""
+        """The index of the header column *name*; None if the Qlik task does not write this header column."""
         return self._places.get(name)
 
     def header(self, name: str, values: Values) -> str | None:
-        """The value of a header column; None if it is NULL or was deselected."""
+        """The value of the header column *name*; None if it is NULL or the Qlik task does not write the column."""
         at = self._places.get(name)
         return None if at is None else values[at]
 
     def key(self, values: Values) -> str | None:
-        """The canonical key text; None for a table without key."""
+        """The canonical string of the row's key; None for a table without key."""
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
         return encode_key(texts) if texts else None
 
     def same_key(self, one: Values, other: Values) -> bool:
-        """Whether two rows spell the key equally; different spellings may still be one key."""
+        """Whether the key columns of two rows have equal strings; different strings may still be the same key."""
         return all(one[at] == other[at] for at in self.key_places)
 
     def image(self, values: Values) -> str:
@@ -173,13 +182,17 @@ class RowLayout:
         return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
 
     def mark(self, before: Values, after: Values) -> int | None:
-        """A short hash of a before image; None if it may lack values: large objects, NULLs that changed (T-94)."""
+        """A short hash of the before image *before*.
+
+        None if the before image may lack values: if the table has large objects, or if a NULL became a value in
+        *after* (T-94).
+        """
         is_known = not any(before[at] is None and after[at] is not None for at in self._kept_places)
         is_known &= self.is_marked and self.says_more_than_key(before)
         return image_mark(self.image(before).encode()) if is_known else None
 
     def partial(self, values: Values, absent: frozenset[int]) -> tuple[str, str]:
-        """Column list and image of the columns that are present."""
+        """Column list and row image of an update, without the columns at the indexes *absent*."""
         kept = [entry for entry in self._kept if entry[0] not in absent]
         places = tuple(entry[0] for entry in kept)
         cols = self._partial.get(places)
@@ -188,9 +201,10 @@ class RowLayout:
         return cols, _encode({name: values[at] for at, name, _, _ in kept}).decode()
 
     def left(self, values: Values) -> tuple[str, str]:
-        """Column list and image of the row before a key change, without NULLs that may mean "value not sent".
+        """Column list and row image of the row before a key change, without NULLs that may mean "value not sent".
 
-        These are NULLs of large objects, and all if only the key has values: a source may log only the old key (T-94).
+        A source may log only the old key (T-94). So if only the key has values, all NULLs are left out; if other
+        columns have values, too, only NULLs of large objects are left out.
         """
         is_whole = self.says_more_than_key(values)
         nulls = (at for at in self.value_places if values[at] is None)
@@ -198,12 +212,15 @@ class RowLayout:
         return self.partial(values, unsent) if unsent else (self.cols, self.image(values))
 
     def says_more_than_key(self, values: Values) -> bool:
-        """Whether any mirrored column besides the key has a value: a DELETE may leave them NULL (T-21)."""
+        """Whether any mirrored column besides the key has a value; in a DELETE all of them may be NULL (T-21)."""
         return any(values[at] is not None for at in self.value_places)
 
     @property
     def key_converters(self) -> Mapping[int, Callable[[str], str]]:
-        """Converters of key texts to canonical form, by index; none for a column that loses digits as a key."""
+        """Functions that convert strings of key columns to canonical form, by the column's index.
+
+        There is none for a column whose type loses digits as a key.
+        """
         found = {}
         for at, name in self._key:
             with suppress(TerminalError, ValueError):
@@ -212,9 +229,10 @@ class RowLayout:
 
 
 def header_places(structure: Structure, prefix: str) -> dict[str, int]:
-    """The indexes of the header columns by their names without prefix, in lower case.
+    """The indexes of the header columns; the keys are the columns' names without *prefix*, in lower case.
 
-    Any other name is a column of the source (T-61); without a prefix, all behind the first of these are.
+    Any other column is a column of the source table (T-61). If *prefix* is empty, every column after the first column
+    of the source table belongs to the source table, whatever its name is.
     """
     found: dict[str, int] = {}
     for at, column in enumerate(structure.columns):
@@ -227,7 +245,7 @@ def header_places(structure: Structure, prefix: str) -> dict[str, int]:
 
 
 def header_name(column: str, prefix: str) -> str | None:
-    """The name of a header column without its prefix, in lower case; None for any other column."""
+    """The name of a header column without its prefix, in lower case; None if *column* is no header column."""
     folded = column.lower()
     if not folded.startswith(prefix.lower()):
         return None

@@ -1,7 +1,7 @@
 """Reads UPDATE rows of change tables: changed columns, the meaning of NULL, changes of the key (T-19 to T-25, T-32).
 
-With a before image (T-11), no mask is needed; without it, the mask shows whether the key changed. Public source: Qlik
-help, *Change tables*: meaning and byte order of ``change_mask``.
+If the UPDATE has a before image (T-11), no change mask is needed; if it has none, the mask shows whether the key
+changed. Public source: Qlik help, *Change tables*: meaning and byte order of ``change_mask``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MaskReadings = Mapping[MaskReading, frozenset[int]]
 
 
 def read_mask(layout: RowLayout, text: str | None, order: MaskOrder) -> MaskReadings | None:
-    """The possible readings of a mask; None for NULL or one without a digit, which shows nothing (T-22)."""
+    """The possible readings of a change mask; None if the mask is NULL or has no digit, which shows nothing (T-22)."""
     return None if text is None or text.strip().lower() in ("", "0x") else mask_readings(layout, text, order)
 
 
 @lru_cache(maxsize=4096)
 def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> MaskReadings:
-    """The possible readings of a mask; shared by all rows with that mask, so never modified."""
+    """The possible readings of a change mask. All rows with this mask share the result, so never modify it."""
     found: dict[MaskReading, frozenset[int]] = {}
     problem: Refusal | None = None
     for one in _orders(layout, order):
@@ -64,10 +64,11 @@ def choose_reading(
     masks: Iterable[MaskReadings],
     pairs: Iterable[tuple[MaskReadings, frozenset[int]]],
 ) -> MaskReading:
-    """The order in which the masks of a table are read: the preferred one that no mask and no pair contradicts.
+    """The bit order in which the change masks of a table are read.
 
-    *pairs* are readings and the indexes of differing columns. One that matches no reading shows nothing about the
-    order.
+    It is the first possible order that no mask and no pair contradicts. *masks* are the readings of single masks.
+    *pairs* are the readings of an UPDATE's mask, with the indexes of the columns in which the UPDATE differs from its
+    before image. A pair that contradicts every order is ignored.
     """
     orders = _orders(layout, order)
     possible = list(orders)
@@ -82,22 +83,26 @@ def choose_reading(
 
 
 def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
-    """The indexes of the mirrored columns that an UPDATE changed; masks do not show large objects (T-25)."""
+    """The indexes of the mirrored columns that an UPDATE changed, without large objects, which masks omit (T-25)."""
     places = [*layout.key_places, *layout.value_places]
     return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.types[at]))
 
 
 def judged_places(layout: RowLayout) -> tuple[int, ...]:
-    """Indexes at which a mask can contradict a pair: no key (T-60), no large object, which masks omit (T-25)."""
+    """The indexes of the columns at which a change mask can contradict a before image.
+
+    Key columns (T-60) and large objects, which masks omit (T-25), are not among them.
+    """
     return tuple(at for at in layout.value_places if not is_large(layout.types[at]))
 
 
 def refuse_denied_change(
     layout: RowLayout, after: Values, before_layout: RowLayout, before: Values, mask: MaskReadings, *, sparse: bool
 ) -> None:
-    """Refuse an UPDATE whose before image differs in a column that no reading of its mask names (T-63).
+    """Raises a Refusal if an UPDATE and its before image differ in a column that the mask says is unchanged (T-63).
 
-    If updates are *sparse*, a NULL may be a missing column, and shows nothing (T-32).
+    All possible readings of the mask are tried. If updates are *sparse*, a NULL may be a column that was not sent, so
+    it is not compared (T-32).
     """
     there = {name: at for at, name in before_layout.kept}
     names = dict(layout.kept)
@@ -127,12 +132,15 @@ def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
 
 
 def shows_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
-    """Whether the mask of an UPDATE names no column, and not because only large objects changed (T-03, T-25)."""
+    """Whether the mask of an UPDATE names no column, although not only large objects changed (T-03, T-25)."""
     return not any(mask.values()) and not layout.has_large
 
 
 def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: MaskReadings) -> None:
-    """Refuse a mask of an INSERT or DELETE that names nothing: it should name inserted columns, or the key (T-21)."""
+    """Raises a Refusal if the mask of an INSERT or DELETE names no column (T-21).
+
+    The mask of an INSERT names the inserted columns, the mask of a DELETE names the key.
+    """
     if not has_no_bit(layout, mask):
         return
     if operation == INSERT and any(values[at] is not None for at, _ in layout.kept):
@@ -144,9 +152,11 @@ def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, 
 def absent_columns(
     layout: RowLayout, after: Values, before: Values | None, changed: frozenset[int] | None
 ) -> tuple[Values, frozenset[int]]:
-    """Completes an UPDATE that leaves columns out (T-32). Returns all values, and the indexes that remain unknown.
+    """Completes an UPDATE that leaves columns out (T-32). Returns all values, and the indexes that stay unknown.
 
-    A NULL is a value if the mask names its column; else the before image shows the column's value.
+    *changed* are the indexes of the columns that the change mask names; None if there is no mask. A NULL in *after* is
+    a value if its index is in *changed*. For any other NULL the value is taken from the before image, *before*; it
+    stays unknown for a large object, without mask, and if *before* has no value.
     """
     absent: set[int] = set()
     values = list(after)
@@ -177,7 +187,11 @@ def _orders(layout: RowLayout, order: MaskOrder) -> tuple[MaskReading, ...]:
 
 
 class ReadRow(NamedTuple):
-    """A row with a readable header. *mask* is its mask, or why there is none; not set for before images."""
+    """A row with a readable header.
+
+    *mask* are the possible readings of its change mask, or a Refusal if the mask cannot be read; None for a before
+    image.
+    """
 
     row: ChangeRow
     layout: RowLayout
@@ -187,12 +201,12 @@ class ReadRow(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The common identity of a before image and its UPDATE (T-11): the sequence, in one length, and the table."""
+        """What a before image and its UPDATE have in common: the ``change_seq`` and the table (T-11)."""
         return self.sequence + self.layout.source
 
 
 class Together:
-    """Rows that are decoded together, with before images matched to updates and one way to read each table's masks."""
+    """Rows that are decoded together: matches before images to updates, finds one bit order for a table's masks."""
 
     def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
         self._order = order
@@ -212,22 +226,22 @@ class Together:
                 self._updates.setdefault(entry.layout, []).append(entry)
 
     def befores(self, update: ReadRow) -> Sequence[ReadRow]:
-        """The distinct before images of an UPDATE: one, unless the source contradicts itself."""
+        """The distinct before images of an UPDATE: at most one, unless the source contradicts itself."""
         return self._befores.get(update.identity, ())
 
     def show_another_key(self, update: ReadRow, key: str | None) -> bool:
-        """Whether an unreadable UPDATE may concern another row than that of *key* (G-03)."""
+        """Whether an unreadable UPDATE may concern another row than the one with *key* (G-03)."""
         try:
             return any(before.layout.key(before.row.values) != key for before in self.befores(update))
         except Refusal:
             return True
 
     def has_images(self, table: str) -> bool:
-        """Whether any row of a table is a before image: then the source stores one for every UPDATE (T-19)."""
+        """Whether any row of a table is a before image; then the source stores one for every UPDATE (T-19)."""
         return table in self._with_images
 
     def reading(self, layout: RowLayout) -> MaskReading:
-        """How the masks of a table are read, decided by all of them (T-24)."""
+        """The bit order in which the change masks of a table are read, found from all of its masks (T-24)."""
         found = self._readings.get(layout)
         if found is None:
             found = self._readings[layout] = self._judged(layout)
@@ -247,7 +261,7 @@ class Together:
 
 
 def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
-    """Operation and sequence of a row."""
+    """The operation and the ``change_seq`` of a row. Raises a Refusal if one of the two is not valid."""
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     is_number = sequence.isascii() and sequence.isdigit()
     if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):
@@ -258,7 +272,10 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def operation_of(oper: str | None, name: str | None) -> str:
-    """The operation in ``change_oper``, unless ``operation`` contradicts it (T-12, T-15)."""
+    """The operation of a row, from the header column ``change_oper`` (*oper*) (T-12, T-15).
+
+    Raises a Refusal if the header column ``operation`` (*name*) contradicts it.
+    """
     if name is not None and name.strip().upper() == _TRUNCATE:
         raise Refusal("TABLE_EMPTIED", "the source table was truncated: all its rows are gone without a change each")
     code = (oper or "").strip()

@@ -1,1 +1,1 @@
-"""Messages of Qlik and Talend tasks on Kafka: JSON and Avro."""
+"""Reads messages of Qlik and Talend tasks on Kafka, in JSON and Avro."""

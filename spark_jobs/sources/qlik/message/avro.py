@@ -1,7 +1,7 @@
-"""Reads Avro data messages by their writer schema, and converts values to the log's texts (K-03, K-04, K-35).
+"""Reads Avro data messages by their writer schema, and converts values to strings as the change log stores them.
 
-Logical types are applied here: a library may silently round a decimal. Public source: Apache Avro 1.11 specification,
-*Logical Types*; Qlik Help, *Kafka data types*.
+This module applies logical types itself, because a library may silently round a decimal (K-03, K-04, K-35). Public
+source: Apache Avro 1.11 specification, *Logical Types*; Qlik Help, *Kafka data types*.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class Field(NamedTuple):
-    """A column of the Avro schema: the log's type for it, how a value becomes text, its logical type and scale."""
+    """A column of the Avro schema: its type in the change log, how values become strings, logical type and scale."""
 
     name: str
     log_type: str
@@ -80,7 +80,7 @@ class DataSchema:
 
     @property
     def is_plain(self) -> bool:
-        """Whether both rows have the same type, and no member names the table (K-15)."""
+        """Whether ``data`` and ``beforeData`` have the same type, and no member names the table (K-15)."""
         data, _ = _part(self.parsed, "data")
         before, _ = _part(self.parsed, "beforeData")
         _, headers = _part(self.parsed, "headers")
@@ -88,7 +88,7 @@ class DataSchema:
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
-        """The column values of ``data`` or ``beforeData`` as the log's texts; ValueError for an invalid value."""
+        """The values of ``data`` or ``beforeData`` as the change log's strings; ValueError for an invalid value."""
         image: dict[str, str | None] = {**values}
         name = ""
         try:
@@ -106,7 +106,7 @@ data_schema = lru_cache(maxsize=512)(DataSchema)
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
-    """Reads one record that is all the bytes; raises a Refusal, with *what* as its name, if it is not."""
+    """Reads the record in *datum*; raises a Refusal, which names the record *what*, if it is not exactly one."""
     try:
         return only_record(datum, schema)
     except UNREADABLE as error:
@@ -117,7 +117,7 @@ def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
 
 
 def read_metadata(datum: bytes, schema_text: str) -> Any:
-    """A metadata message, read by the schema that it contains."""
+    """The content of a metadata message in Avro, read by the schema in the message."""
     try:
         schema = fastavro.parse_schema(json.loads(schema_text))
     except _NO_SCHEMA as error:
@@ -127,7 +127,7 @@ def read_metadata(datum: bytes, schema_text: str) -> Any:
 
 
 def read_container(body: bytes) -> tuple[str, bytes]:
-    """The writer schema and the only datum of an Avro container file in a message."""
+    """The writer schema and the only record of a message that is an Avro container file."""
     try:
         reader = fastavro.block_reader(io.BytesIO(body))
         blocks = [(block.num_records, block.bytes_.getvalue()) for block in reader]  # type: ignore[attr-defined]
@@ -221,7 +221,7 @@ def _field(field: Any, named: Mapping[str, Any]) -> Field:
 
 
 def decimal_text(raw: bytes, scale: int) -> str:
-    """The decimal in big-endian two's-complement bytes, as text with *scale* digits after the point."""
+    """The decimal in big-endian two's-complement bytes, as a string with *scale* digits after the point."""
     unscaled = int.from_bytes(raw, "big", signed=True)
     digits = f"{abs(unscaled):0{scale + 1}d}"
     sign = "-" if unscaled < 0 else ""

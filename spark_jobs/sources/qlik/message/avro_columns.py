@@ -1,7 +1,7 @@
 """Reads many Avro records of one schema at once, field by field, into columns (K-04, K-35).
 
-A record is valid only if it ends exactly where its message does. Public source: Apache Avro 1.11 specification, *Binary
-Encoding*, *Logical Types*.
+A record is valid only if it ends at the last byte of its message. Public source: Apache Avro 1.11 specification,
+*Binary Encoding*, *Logical Types*.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _UNITS = {"millis": ("ms", 10**3), "micros": ("us", 10**6), "nanos": ("ns", 10**
 
 
 class Unsupported(Exception):
-    """The schema has a type that only the exact decoder reads."""
+    """The error that a schema has a type which only the exact decoder reads."""
 
 
 class Rows(NamedTuple):
-    """The values of a record field: which records have it, and a column for each of its own fields."""
+    """The values of a field that is itself a record: which messages have it, and a column for each of its fields."""
 
     is_there: Booleans
     columns: Mapping[str, pa.Array | Rows]
 
 
 class AvroColumns:
-    """Reads Avro records of one schema (without logical types) between start and end positions in *content*."""
+    """Reads Avro records of one schema, without logical types: record *i* is ``content[starts[i]:ends[i]]``."""
 
     def __init__(self, schema: Any, content: bytes, starts: Places, ends: Places) -> None:
         self._bytes = np.frombuffer(content + _PADDING, np.uint8)
@@ -148,7 +148,10 @@ def _spread(found: pa.Array | Rows, spots: pa.Array, is_there: Booleans) -> pa.A
 
 
 def texts_of(column: pa.Array, logical: str, scale: int) -> pa.Array:
-    """The texts of a column's values, as :meth:`DataSchema.image` spells them; null also for a value without one."""
+    """The values of a column as strings, spelled as :meth:`DataSchema.image` spells them.
+
+    Null for a value that has no such string.
+    """
     kind, types = column.type, pa.types
     if types.is_string(kind):
         return column

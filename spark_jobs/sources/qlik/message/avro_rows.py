@@ -1,6 +1,6 @@
-"""The fast path of Avro messages: decodes many messages of one structure at once to log rows.
+"""The fast path of Avro messages: decodes many messages of one structure at once to rows of the change log.
 
-It decodes only messages that meet the same conditions as in JSON, see
+It decodes only messages that meet the same conditions as JSON messages, see
 :class:`~spark_jobs.sources.qlik.message.followed.Followed`.
 """
 
@@ -32,7 +32,10 @@ _NOTHING = pa.scalar(None, pa.string())
 
 
 def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> list[RowFields]:
-    """The log rows of those messages for which the exact decoder would certainly give the same; others are skipped."""
+    """The rows of those messages for which the exact decoder would certainly give the same rows.
+
+    All other messages are skipped.
+    """
     schema = followed.writer
     if schema is None:
         return []

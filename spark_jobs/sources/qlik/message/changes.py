@@ -1,7 +1,7 @@
 """Converts one data message of a mirrored table to rows of the change log (K-16 to K-31).
 
-An UPDATE that changes the key becomes two rows at one log position: one removes the old key (``sub`` 0), one sets the
-new key (``sub`` 1) (G-03, K-31). Public source: Qlik Help, *Metadata and data messages*.
+An UPDATE that changes the key becomes two rows at one log position: the first row removes the old key (``sub`` 0), the
+second row sets the new key (``sub`` 1) (G-03, K-31). Public source: Qlik Help, *Metadata and data messages*.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_jobs.sources.qlik.message.images import Image, Row, TableImages
 
 
 class MessageContext(NamedTuple):
-    """The origin and place of a message, and its table and load."""
+    """Origin and place of a message, its table, and the setting ``source.load``, which is its epoch."""
 
     origin: str
     place: int
@@ -28,7 +28,7 @@ class MessageContext(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """The change mask and column mask of a message: bit *n* is the column with ordinal *n* + 1; None if missing."""
+    """The change mask and column mask of a message: bit *n* is the column with ordinal *n* + 1; None for no mask."""
 
     change: int | None
     column: int | None
@@ -42,7 +42,10 @@ def change(
     sequence_digits: int,
     at: MessageContext,
 ) -> list[LogRow]:
-    """Converts one data message to log rows; raises a Refusal for one that is invalid."""
+    """Converts one data message to rows of the change log; raises a Refusal if the message is invalid.
+
+    *at* has the message's origin, place and table.
+    """
     read = images.avro_image if is_avro else images.json_image
     try:
         data, before = read(record.get("data"), "data"), read(record.get("beforeData"), "beforeData")
@@ -121,7 +124,7 @@ def _rows(
 def read_masks(
     headers: Headers, data: Image | None, before: Image | None, images: TableImages, order: MaskOrder
 ) -> Masks:
-    """Both masks, in the bit order that is possible and that the row images do not contradict (T-24)."""
+    """Both masks of a message, in the bit order that is possible and that the row images do not contradict (T-24)."""
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
     possible = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
@@ -139,7 +142,10 @@ def read_masks(
 
 @lru_cache(maxsize=4096)
 def possible_masks(change: Mask, column: Mask, order: MaskOrder, bits: int) -> tuple[Masks, ...]:
-    """The distinct ways to read both masks of a message for a table of this many bits, the likeliest first."""
+    """The distinct readings of a message's two masks, the likeliest first.
+
+    *bits* is the highest ordinal of the table's columns; a reading that names a higher bit is not possible.
+    """
     is_text = isinstance(column or change, str)
     likely: tuple[MaskOrder, ...] = ("msb_text", "le_bytes") if is_text else ("le_bytes", "msb_text")
     candidates = [

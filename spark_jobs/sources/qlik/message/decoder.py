@@ -1,8 +1,8 @@
 """Decodes messages of Qlik and Talend tasks into rows of the change log.
 
-A metadata message announces the structure of a table, before or after its data messages (K-05, K-06). A message whose
-structure is unknown waits as a fragment. Public source: Qlik Help, *Metadata and data messages*, *The Replicate
-envelope*.
+A metadata message announces the structure of a table, before or after the table's data messages (K-05, K-06). A data
+message whose structure is unknown waits as a fragment. Public source: Qlik Help, *Metadata and data messages*, *The
+Replicate envelope*.
 """
 
 from __future__ import annotations
@@ -58,13 +58,17 @@ class QlikMessageSettings(NamedTuple):
     """Settings for reading messages that the messages themselves do not show.
 
     Args:
-        load: name of the load whose messages these are: the epoch of their positions (G-01).
+        load: the setting ``source.load``, which names the Qlik full load to which the messages belong; the epoch of
+            log positions (G-01).
         mask_order: how the bytes of masks are ordered (T-24).
-        topics: the table of a single-table topic, ``schema.table``; its messages need not name it (K-15).
-        binary: the encoding of binary values in JSON; Avro has bytes.
-        sequence_digits: length of ``changeSequence``; another length does not sort correctly (T-10).
-        unframed_avro: bytes in no known form are bare Avro records, read by the only matching schema of their table.
-        max_message_bytes: a longer message is a dead letter.
+        topics: maps a topic to its table, ``schema.table``, if all of its messages are of this table; they need not
+            name it (K-15).
+        binary: the encoding of binary values in JSON; Avro messages contain bytes.
+        sequence_digits: the length of ``changeSequence``; a sequence of another length would not sort correctly
+            (T-10).
+        unframed_avro: bytes in no known form are Avro records without header, read by the only matching schema of
+            their table.
+        max_message_bytes: a longer message becomes a dead letter.
     """
 
     load: str = "1"
@@ -114,7 +118,7 @@ class _Seen:
 
 
 class QlikMessageDecoder(Decoder):
-    """Decodes messages of Qlik tasks by known structures, announced earlier or given in the mirror file (K-06)."""
+    """Decodes messages of Qlik tasks by known structures: announced by messages, or given in the mirror file (K-06)."""
 
     def __init__(
         self,
@@ -131,7 +135,10 @@ class QlikMessageDecoder(Decoder):
         return _MessageReader(self, self.known.copy()).decode(messages)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure that decodes a message with this id that names no table; None if its content decides."""
+        """The structure of messages of a topic that have the id *schema_id* and name no table.
+
+        None if the content of each message decides.
+        """
         return _MessageReader(self, self.known).followed(topic, schema_id)
 
     def images(self, structure: Structure) -> TableImages | None:
@@ -143,13 +150,19 @@ class QlikMessageDecoder(Decoder):
         return table_images(structure, table, self.settings.binary)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """The messages that waited for one structure, if it is known now; each may be a dead letter among the rows."""
+        """Decodes the messages that waited for one structure, if the structure is known now.
+
+        A message that cannot be read becomes a dead letter among the rows.
+        """
         ordered = sorted(pieces, key=lambda piece: (piece.origin, piece.place))
         decoded = self.decode(map(self._waited, ordered))
         return Waiting() if decoded.counts.fragments else decoded
 
     def again(self, origin: str, place: int, body: bytes | None, source: str | None) -> RawMessage:
-        """A logged message as it was read. The log stores no message key, so one with the logged table replaces it."""
+        """A message of the change log, as it was read from the source.
+
+        The change log stores no message keys. So the message gets a key that names the table *source*.
+        """
         name = next((name for name, table in self.tables.items() if table.source == source), None)
         return RawMessage(origin, place, body, None if name is None else key_that_decides(name))
 
@@ -181,7 +194,7 @@ class _MessageReader:
         self._senders, self._used = set[Sender](), set[SourceSchema]()
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """Decode messages; those that wait for metadata are tried again at the end."""
+        """Decodes messages; messages that lack their structure are tried again after all others."""
         groups: list[list[LogRow]] = []
         names: list[str | None] = []
         waiting: list[tuple[int, RawMessage]] = []
@@ -219,7 +232,7 @@ class _MessageReader:
         return Decoded(rows, counts, [*self._found, *sorted(self._used)], facts)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure of a message with this id that names no table; None if unknown."""
+        """The structure of messages with the id *schema_id* that name no table; None if unknown."""
         try:
             stated = self._stated({}, topic)
             found = self._follows(JsonData(schema_id, {}), topic, stated, None)

@@ -1,7 +1,7 @@
 """Determines the kind of a Qlik message: metadata or data, JSON or Avro, with or without envelope (K-01 to K-06).
 
-The bytes decide: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the frame of a schema registry, ``Obj``
-an Avro container. Public source: Qlik Help; Confluent, *Wire format*.
+The first bytes decide: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the header of a schema registry,
+``Obj`` an Avro container. Public source: Qlik Help; Confluent, *Wire format*.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _BLANKS = b" \t\r\n"
 
 
 class Metadata(NamedTuple):
-    """A metadata message: its members unchanged."""
+    """A metadata message, with all of its members unchanged."""
 
     record: Any
 
 
 class JsonData(NamedTuple):
-    """A data message in JSON: its members, and the id of its structure if it names one."""
+    """A data message in JSON: its members, and the id of its structure; None if the message has no id."""
 
     schema_id: str | None
     record: dict[str, Any]
 
 
 class AvroData(NamedTuple):
-    """An unread data message in Avro: the id of its writer schema, or the schema itself, or neither."""
+    """A data message in Avro, not decoded yet: the id of its writer schema, or the writer schema itself, or neither."""
 
     schema_id: str | None
     schema: str | None
@@ -43,18 +43,24 @@ class AvroData(NamedTuple):
 
 
 def registry_id(number: int) -> str:
-    """The form of a schema registry's id here, which can never equal a ``schemaId`` (K-10)."""
+    """The id of a schema in a schema registry, spelled so that it can never equal a ``schemaId`` of Qlik (K-10)."""
     return f"registry:{number}"
 
 
 def registry_number(identity: str) -> int | None:
-    """The registry's schema number in the identity of a waiting fragment, if there is one."""
+    """The number in the schema registry for which a fragment waits; None if it waits for something else.
+
+    *identity* is the fragment's ``fragment_of``.
+    """
     name, _, number = identity.rpartition(":")
     return int(number) if name.endswith(":schema:registry") and number.isdigit() else None
 
 
 def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
-    """The kind and content of a message; with *unframed_avro*, bytes in no known form are a bare Avro record."""
+    """The kind and content of a message. Raises a Refusal if the bytes are no Qlik message.
+
+    With *unframed_avro*, bytes in no known form are an Avro record without header.
+    """
     if body.startswith(b"{"):
         return _of_json(_json(body))
     if body.startswith(MAGIC.encode()):

@@ -1,7 +1,7 @@
 """The fast path of Qlik messages: JSON is read by patterns, Avro by the compiled reader of its schema.
 
-A message is read only if its structure is known, its form the documented one, its masks have one reading and leave no
-column out, and both images have the same key. All others go to the decoder.
+The fast path reads a message only if its structure is known, its form is the documented one, its masks have one reading
+and leave no column out, and both row images have the same key. The decoder reads all other messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_IDS = 1000
 
 
 class FastQlikMessages:
-    """Reads messages from blocks. It caches the ids it has seen, so keep one for many blocks."""
+    """Reads messages from blocks. It caches the ids it has seen, so use one instance for many blocks."""
 
     def __init__(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema], settings: QlikMessageSettings

@@ -1,4 +1,4 @@
-"""Proves that a message is a plain change of a known structure, and creates its row (K-16 to K-31).
+"""Proves that a message is a plain change of a known structure, and creates the change's row (K-16 to K-31).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -36,7 +36,7 @@ _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
 class Followed:
-    """Decodes simple messages of one structure for the fast path; without *images* its table is not mirrored."""
+    """Decodes simple messages of one structure for the fast path; if *images* is None, the table is not mirrored."""
 
     def __init__(
         self, structure: Structure, number: int, images: TableImages | None, order: MaskOrder, sequence_digits: int
@@ -55,7 +55,10 @@ class Followed:
         self._has_large = any(column.is_large for column in structure.columns)
 
     def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
-        """The row of a JSON message whose row begins at *at*; None if it is not proved."""
+        """The row of the change log for a JSON message; None if the decoder has to read the message.
+
+        The message's row image is in *content* from *at* on; the message ends at *end*.
+        """
         if self._json is None or not self.is_mirrored:
             return None
         pattern = self._json[content.startswith(b"null", at)]
@@ -85,7 +88,7 @@ class Followed:
         return self.row(number, place, headers, map(bytes.decode, key), image, had, transacted)
 
     def mark(self, before: bytes, image: bytes) -> int | None:
-        """A short hash of the row before an update, as :meth:`TableImages.mark`."""
+        """A short hash of the row before an update, made as :meth:`TableImages.mark` makes it."""
         if self.is_marked and b":null" in before:
             old, new = _decode_image(before), _decode_image(image)
             is_key_alone = all(value is None for name, value in old.items() if name not in self.key)
@@ -94,13 +97,20 @@ class Followed:
         return image_mark(before) if self.is_marked else None
 
     def ignores_json(self, content: bytes, at: int, end: int) -> bool:
-        """Whether a JSON message whose row begins at *at* is valid, and of a table that is not mirrored."""
+        """Whether a JSON message is valid and of a table that is not mirrored.
+
+        The message's row image is in *content* from *at* on; the message ends at *end*.
+        """
         if self._json is None or self.is_mirrored:
             return False
         return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
 
     def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
-        """Whether a message with these images, which have the same key, is one row with all of its columns (K-22)."""
+        """Whether a message is certainly one row with all of its columns (K-22).
+
+        *has_data* and *has_before* are whether the message has a row image after and before the change; both have the
+        same key.
+        """
         masks = headers.change_mask, headers.column_mask
         marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
         if marks is None:
@@ -114,7 +124,7 @@ class Followed:
         return self._keeps_keys if marks.key is None else not marks.key
 
     def unchanged(self, headers: Headers) -> tuple[str, ...]:
-        """The columns with the same value in both images of an update, by its mask (K-69)."""
+        """The columns that have the same value in both row images of an update, by the update's change mask (K-69)."""
         if headers.operation != "UPDATE" or headers.change_mask is None:
             return ()
         masks = headers.change_mask, headers.column_mask
@@ -139,7 +149,7 @@ class Followed:
         had: int | None,
         transacted: Transacted,
     ) -> RowFields | None:
-        """The row of a certain change, with its key's texts; None if these are not a valid key."""
+        """The row of the change log for a change that is proved; None if the strings in *key* are not a valid key."""
         op = LOGGED[headers.operation]
         is_set = op != DELETE
         if self.ranges and is_set:
@@ -158,7 +168,10 @@ class Followed:
 
     @cached_property
     def writer(self) -> DataSchema | None:
-        """The schema of its Avro records, if their rows have exactly its columns, in order."""
+        """The writer schema of the structure's Avro records.
+
+        None unless the schema's fields are exactly the structure's columns, in the same order.
+        """
         try:
             schema = self.structure.avro
         except (Refusal, TerminalError):

@@ -1,6 +1,7 @@
 """Defines the format of Qlik and Talend messages, and finds tables and their columns in messages (K-10 to K-15).
 
-These are in metadata messages, Avro schemas and headers. Public source: Qlik Help, *Metadata and data messages*.
+Tables and columns are in metadata messages, Avro schemas and headers. Public source: Qlik Help, *Metadata and data
+messages*.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ NO_MASKS = Note(
 
 @dataclass(frozen=True)
 class QlikMessageFormat(Format):
-    """Data and metadata messages, JSON and Avro."""
+    """The format of data and metadata messages of Qlik and Talend tasks, in JSON and Avro."""
 
     settings: QlikMessageSettings = DEFAULT_SETTINGS
     registry: str | None = None
@@ -116,7 +117,10 @@ class QlikMessageFormat(Format):
 def announced(
     messages: Iterable[RawMessage | Damage], settings: QlikMessageSettings, registered: Registered
 ) -> Iterator[Announced]:
-    """The tables that messages show, see :meth:`Format.announced`; the newest structure of a table comes last."""
+    """The tables that messages show, as :meth:`Format.announced` returns them.
+
+    If messages show several structures of a table, the newest comes last.
+    """
     found: list[tuple[Structure, str]] = []
     by_id: dict[str, Structure] = {}
     unknown, tables = set[str](), set[str]()
@@ -185,7 +189,7 @@ def _structure(structure: Structure, task: str) -> Announced:
 
 
 def in_order(structures: Sequence[Structure]) -> list[Structure]:
-    """The structures of one table, the oldest first; none if versions and times contradict each other."""
+    """The structures of one table, the oldest first; empty if their versions and times contradict each other."""
     known = [one for one in structures if one.is_described] or structures
     ordered = sorted(known, key=lambda one: one.age)
     times = [one.age[1] for one in ordered]

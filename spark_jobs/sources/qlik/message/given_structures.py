@@ -1,4 +1,4 @@
-"""Reads the structures in a mirror file, for the decoder of messages (K-61)."""
+"""Reads the table structures under `structures` in a mirror file, for the decoder of Qlik messages (K-61)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMES = ("TIME", "DATETIME", "TIMESTAMP")
 
 
 def given_structures(mirror: Mirror) -> tuple[SourceSchema, ...]:
-    """The valid structures under ``structures``."""
+    """The table structures under `structures` in the mirror file of *mirror*."""
     return tuple(_given(mirror, given) for given in mirror.structures)
 
 

@@ -1,4 +1,4 @@
-"""Reads the headers of a data message: its operation, and its position in the order (K-15 to K-26).
+"""Reads the headers of a data message: its operation, and its position in the order of changes (K-15 to K-26).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -18,9 +18,10 @@ Mask = str | bytes | None
 
 
 class Headers(NamedTuple):
-    """The headers that the decoder uses; ``counter`` is the index in the transaction.
+    """The headers that the decoder uses; ``counter`` is the number of the change in its transaction.
 
-    The end of a transaction is never waited for: with tables that are not mirrored it would never come (K-26).
+    The decoder does not wait for the end of a transaction: if the last change is of a table that is not mirrored, its
+    message never comes (K-26).
     """
 
     operation: str
@@ -30,14 +31,17 @@ class Headers(NamedTuple):
     column_mask: Mask
 
     def position(self, place: int, sub: int) -> str:
-        """The position in the log inside its load. A REFRESH, which has none, is below every change (K-18)."""
+        """The log position of the change inside its Qlik full load.
+
+        A REFRESH is a row of the full load itself. It has no sequence, so its position is before every change (K-18).
+        """
         if self.operation == "REFRESH":
             return qlik_position("0" * len(self.sequence), sub, place)
         return qlik_position(self.sequence, sub, self.counter)
 
 
 def stated_table(record: Mapping[str, Any]) -> str | None:
-    """``schema.table`` in the message itself; only some tasks write it (K-15)."""
+    """``schema.table`` as the message itself names it; None if it does not, as only some Qlik tasks write it (K-15)."""
     headers = record.get("headers")
     for part in (record, headers):
         if not isinstance(part, dict):
@@ -52,7 +56,7 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
 
 
 def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Time and transaction of a change in its headers; only texts count."""
+    """Time and transaction id of a change, from the headers of its message; None for a value that is not a string."""
     headers = record.get("headers")
     stated = (headers.get(name) if isinstance(headers, dict) else None for name in ("timestamp", "transactionId"))
     committed, transaction = (one if _is_text(one) and one else None for one in stated)
@@ -60,7 +64,11 @@ def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGITS) -> Headers:
-    """The headers of a data message; a ``changeSequence`` of another length would not sort correctly as text."""
+    """The headers of a data message.
+
+    Raises a Refusal if a header is not valid. A ``changeSequence`` must have *sequence_digits* digits: a sequence of
+    another length would not sort correctly as string.
+    """
     headers = record.get("headers")
     if not isinstance(headers, dict):
         raise Refusal("HEADER_INVALID", f"headers is not an object but {shown(headers)}")

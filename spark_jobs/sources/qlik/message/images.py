@@ -1,4 +1,4 @@
-"""Reads the row images of data messages: values as text, the columns really sent, keys (K-20 to K-23, K-27, K-30).
+"""Reads the row images of data messages: values as strings, the columns really sent, keys (K-20 to K-23, K-27, K-30).
 
 A column that the column mask does not name is unknown. It is not NULL, though the message contains null (K-23).
 """
@@ -34,7 +34,7 @@ _encode = msgspec.json.encode
 
 
 class Row(NamedTuple):
-    """A row image in the log's form: its columns, its values, and whether it has all columns of the table."""
+    """A row image as the change log stores it: its columns, its values, and whether it has all columns of the table."""
 
     cols: str
     values: str
@@ -50,7 +50,7 @@ class _Written(NamedTuple):
 
 
 class TableImages:
-    """How rows of one structure are written for one mirrored table."""
+    """How row images of one structure are written to the change log for one mirrored table."""
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
         self.structure = structure
@@ -84,7 +84,7 @@ class TableImages:
         self.key_differs = bool(structure.key_names) and structure.key_names != frozenset(table.key)
 
     def json_image(self, values: Any, name: str) -> Image | None:
-        """``data`` or ``beforeData`` of a JSON message; None if it is null or missing."""
+        """The row image ``data`` or ``beforeData`` (*name*) of a JSON message; None if it is null or missing."""
         if values is None:
             return None
         if not isinstance(values, dict):
@@ -117,7 +117,7 @@ class TableImages:
         return image
 
     def avro_image(self, values: Any, name: str) -> Image | None:
-        """``data`` or ``beforeData`` of an Avro message; None if it is null."""
+        """The row image ``data`` or ``beforeData`` (*name*) of an Avro message; None if it is null."""
         if values is None:
             return None
         try:
@@ -127,36 +127,45 @@ class TableImages:
 
     @property
     def key_converters(self) -> tuple[Callable[[str], str], ...]:
-        """Converters of the key columns' texts to canonical form; empty if one is missing, or there is no key."""
+        """Functions that convert strings of the key columns to canonical form, in the key's order.
+
+        Empty if the table has no key, or if a key column has no such function.
+        """
         found = tuple(convert for _, convert in self._key if callable(convert))
         return found if len(found) == len(self._key) else ()
 
     @property
     def plain_columns(self) -> str | None:
-        """The ``cols`` of images with all columns in the order of the structure, if these are written unchanged."""
+        """The ``cols`` of row images that have all columns, if such images are written unchanged; else None."""
         written = self._how_written(tuple(self.structure.by_name))
         return written.cols if written.names is None else None
 
     def holds_key(self, image: Image | None) -> bool:
-        """Whether an image contains the key; a null in it is a value that was not sent (K-30)."""
+        """Whether *image* contains the key; a null in a key column means that the value was not sent (K-30)."""
         if image is None:
             return False
         return all(image.get(name) is not None for name in self.key)
 
     def shows_all(self, image: Image) -> bool:
-        """Whether an image has every column that masks show; a large object that is null may not be sent (K-22)."""
+        """Whether *image* has every mirrored column that masks show.
+
+        Large objects are not checked: masks omit them, and a null may mean that the object was not sent (K-22).
+        """
         return all(column.name in image for column in self._kept if not column.is_large)
 
     def filled(self, image: Image) -> Image:
-        """A new row with all columns that masks show: where rows are completed, it proves which columns exist."""
+        """The image of a new row with all columns of the structure, if the mirror file sets `complete_rows`.
+
+        It proves which columns the row has. Without `complete_rows` the image is unchanged.
+        """
         return {column.name: image.get(column.name) for column in self.structure.columns} if self._fills else image
 
     def same_key(self, one: Image, other: Image) -> bool:
-        """Whether two images spell the key equally; different spellings may still be one key."""
+        """Whether the key columns of two row images have equal strings; different strings may still be the same key."""
         return all(one.get(name) == other.get(name) for name in self.key)
 
     def key_texts(self, image: Image) -> list[str]:
-        """The canonical texts of the key columns (G-02)."""
+        """The canonical strings of the key columns (G-02). Raises a Refusal if a key column has no valid value."""
         texts = []
         for name, convert in self._key:
             if convert is None:
@@ -174,9 +183,9 @@ class TableImages:
         return texts
 
     def present(self, image: Image, mask: int | None) -> Image:
-        """An image without the columns that the column mask leaves out (K-23).
+        """A row image without the columns that the column mask leaves out (K-23).
 
-        Masks need not show large objects: of those only a null counts as not sent (K-22).
+        Masks may omit large objects, so a large object is left out only if it is null (K-22).
         """
         if mask is None or (mask == self._all_bits and image.keys() == self.structure.by_name.keys()):
             return image
@@ -194,23 +203,29 @@ class TableImages:
         return found
 
     def lacks(self, image: Image, bits: int) -> str | None:
-        """The first mirrored column in the mask *bits* that is absent or NULL in the image; None if there is none."""
+        """The first mirrored column in the mask *bits* that is absent or NULL in *image*; None if none is."""
         return next((c.name for c in self._kept if image.get(c.name) is None and bits & c.bit), None)
 
     def after(self, image: Image) -> Row:
-        """The log's form of a row after a change."""
+        """The row after a change, as the change log stores it."""
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
                 raise Refusal("ROW_INVALID", f"the value of {shown(column)} is not from {low} to {high}")
         return self._row(image)
 
     def before(self, image: Image) -> Row:
-        """The log's form of a row before a change, without null large objects: they may not have been sent (K-22)."""
+        """The row before a change, as the change log stores it.
+
+        Large objects that are null are left out, because they may not have been sent (K-22).
+        """
         unsent = [name for name in self._large if name in image and image[name] is None]
         return self._row({name: value for name, value in image.items() if name not in unsent} if unsent else image)
 
     def mark(self, before: Image, image: Image) -> int | None:
-        """A short hash of the row before an update; None if it may lack values, such as large objects (T-94)."""
+        """A short hash of the row *before* an update; None if it may lack values, such as large objects (T-94).
+
+        *image* is the row after the update.
+        """
         names = [column.name for column in self._kept]
         if not self.is_marked or not before.keys() >= set(names):
             return None
@@ -249,7 +264,10 @@ class TableImages:
         return found
 
     def is_same_value(self, column: Column, one: str | None, other: str | None) -> bool:
-        """Whether two texts are one value of a column; of an unknown type that lands as text, only equal ones are."""
+        """Whether two strings are the same value of a column.
+
+        If the column's type is unknown and it lands as text, only equal strings are the same value.
+        """
         try:
             return is_same_value(self._type_of(column), one, other)
         except TerminalError as error:

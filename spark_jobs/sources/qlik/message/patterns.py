@@ -1,7 +1,7 @@
 """Matches the usual form of Qlik messages by regular expressions over their bytes (K-01, K-02, K-16 to K-28).
 
-A match is JSON without duplicate names. Escapes are allowed only if the log spells them equally, so a value is copied.
-Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*.
+A match is valid JSON without duplicate names. An escape matches only if the change log spells it equally, so that
+values can be copied. Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HEADERS = (
 
 
 def is_record(head: re.Match[bytes], size: int) -> bool:
-    """Whether the record after a head has the *size* of the rest of its message."""
+    """Whether the rest of a message after *head*, with *size* bytes, is exactly one record."""
     return head.re is not AVRO_HEAD or _number(head["length"]) == 2 * size
 
 
@@ -63,16 +63,17 @@ def _number(encoded: bytes) -> int:
 
 
 class JsonColumn(NamedTuple):
-    """A column in JSON: a text in quotes, or without quotes."""
+    """How a column's values are written in JSON: as strings in quotes, or without quotes."""
 
     name: str
     is_quoted: bool
 
 
 class JsonPattern:
-    """The pattern of the rest of a message after :data:`JSON_HEAD`, for one structure; ``ValueError`` for other names.
+    """The pattern of the part of a message after :data:`JSON_HEAD`, for one structure.
 
-    Both images have the same key without null. *in_before*: the row is in ``beforeData`` and ``data`` is null.
+    A match proves that both row images have the same key without null. *in_before*: the row is in ``beforeData``, and
+    ``data`` is null. Raises ValueError if a column's name needs escapes in JSON.
     """
 
     def __init__(self, columns: Sequence[JsonColumn], key: Sequence[str], *, in_before: bool) -> None:
@@ -94,7 +95,7 @@ class JsonPattern:
         self._image = b'"'.join([b"%b"] * len(self._pieces))
 
     def image(self, found: re.Match[bytes]) -> bytes:
-        """The row in the log's form: every value except null in quotes."""
+        """The matched row as the change log stores it: every value except null is in quotes."""
         if not self._unquoted:
             return found[self._pieces[0]]
         pieces = found.group(*self._pieces)
@@ -104,7 +105,7 @@ class JsonPattern:
         return pieces[0] + b"".join([part for pair in zip(values, pieces[2::2], strict=True) for part in pair])
 
     def other_image(self, before: bytes) -> bytes:
-        """The other row in the same form."""
+        """The row image *before* as the change log stores it: every value except null is in quotes."""
         return _UNQUOTED.sub(rb'":"\1"', before) if self._unquoted else before
 
     def _row(self, columns: Sequence[JsonColumn]) -> bytes:

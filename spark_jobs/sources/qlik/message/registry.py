@@ -1,6 +1,7 @@
-"""Keeps the known table structures, and finds the one for a data message (K-05, K-06, K-10, K-11).
+"""Keeps the known table structures, and finds the structure of a data message (K-05, K-06, K-10, K-11).
 
-Ids are unique per topic only (K-10). A JSON message without an id has the newest structure with the same columns.
+Ids of structures are unique per topic only (K-10). If a JSON message has no id, its structure is the newest one with
+the same columns.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from spark_jobs.sources.qlik.message.structures import Structure, Unfit, known_s
 
 
 class Structures:
-    """The known structures: those of earlier runs and new ones."""
+    """The known table structures: those from the ledger and those that messages of this run announced."""
 
     def __init__(self, schemas: Iterable[SourceSchema] = ()) -> None:
         self._by_id: dict[str, list[Structure]] = defaultdict(list)
@@ -32,7 +33,7 @@ class Structures:
                 self.add(known)
 
     def copy(self) -> Structures:
-        """A copy to which other structures can be added."""
+        """A copy; structures that are added to the copy are not added to the original."""
         other = Structures()
         indexes = (self._by_id, other._by_id), (self._by_table, other._by_table), (self._by_hand, other._by_hand)
         for mine, theirs in indexes:
@@ -41,7 +42,7 @@ class Structures:
         return other
 
     def add(self, structure: Structure) -> bool:
-        """Add a structure; False when it is known already."""
+        """Adds a structure; returns False if it is known already."""
         if any(known.announced == structure.announced for known in self._by_id.get(structure.schema_id, ())):
             return False
         for index, name in (
@@ -54,7 +55,11 @@ class Structures:
         return True
 
     def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
-        """The newest structure with this id: of the topic, else of any; *table* selects among several."""
+        """The newest structure with the id *schema_id* in *topic*; if the topic has none, in any topic.
+
+        *table* selects if structures of several tables have the id. Raises a Refusal if several tables have the id,
+        one of them is mirrored, and *table* is none of them.
+        """
         if schema_id in self.unfit:
             raise Refusal(self.unfit[schema_id].code, self.unfit[schema_id].reason)
         every = self._by_id.get(schema_id, ())
@@ -72,20 +77,21 @@ class Structures:
         return self._by_table.get(table, ())
 
     def key_of(self, structure: Structure) -> frozenset[str]:
-        """The key columns of a structure, or else of its table's newest structure with a key."""
+        """The key columns of a structure; if it has no key, those of its table's newest structure with a key."""
         if structure.key_names:
             return structure.key_names
         return next((known.key_names for known in self.of_table(structure.table) if known.key_names), frozenset())
 
     def by_hand(self, table: str | None) -> Sequence[Structure]:
-        """The structures in the mirror file for messages of a table that was not announced (K-61)."""
+        """The structures that the mirror file gives for *table*, for a table that no message announced (K-61)."""
         return self._by_hand.get(table, ()) if table else ()
 
 
 def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:
-    """The newest structure, of those given newest first, that has the columns of a JSON message.
+    """The first structure of *known*, sorted newest first, that has the columns of the JSON message *record*.
 
-    Columns may be missing only if the column mask leaves out exactly these, and has the width of the structure.
+    The message may lack columns of the structure only if the message's column mask leaves out exactly these columns,
+    and has the width of the structure.
     """
     names = _names(record)
     if not names:
@@ -106,7 +112,10 @@ def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOr
 
 
 def shape(record: Mapping[str, Any]) -> str:
-    """A short name for the properties that :func:`fitting` uses: messages of one shape have one structure."""
+    """A short name for the properties of a message that :func:`fitting` uses.
+
+    Messages with the same name have the same structure.
+    """
     parts = [*sorted(_names(record)), "", str(len(_column_mask(record)))]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -1,6 +1,6 @@
 """Reads Avro schemas by number from a schema registry, for messages that contain only the number (K-04, K-06).
 
-Only the driver does so, once per number. Public source: Confluent, *Schema Registry API*.
+Only Spark's driver asks the registry, once for each number. Public source: Confluent, *Schema Registry API*.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_ANSWER = (ValueError, TypeError, AttributeError, KeyError)
 
 
 class SchemaRegistry:
-    """The registry of a connection of type ``http``: *host* is its URL, with *login* and *password*."""
+    """The schema registry of an Airflow connection of type ``http``: its *host* is the registry's URL."""
 
     def __init__(self, connection: Connection) -> None:
         if connection.conn_type != "http" or not (connection.host or "").startswith(("http://", "https://")):
@@ -42,7 +42,10 @@ class SchemaRegistry:
         self._client, self._name = SchemaRegistryClient(settings), connection.name
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
-        """The schemas of those numbers that fragments wait for, without those still unknown to the registry."""
+        """The schemas with the numbers for which fragments wait; numbers unknown to the registry are left out.
+
+        *identities* are the ``fragment_of`` of the fragments.
+        """
         numbers = {number for identity in identities if (number := registry_number(identity)) is not None}
         found = (self._schema(number) for number in sorted(numbers))
         return [schema for schema in found if schema is not None]

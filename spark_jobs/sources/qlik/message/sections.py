@@ -1,6 +1,7 @@
-"""Detects a task with a custom message format: sections renamed or flattened (K-65).
+"""Detects messages of a Qlik task with a custom message format: sections renamed or flattened (K-65).
 
-Such messages cannot be read: only its dialog shows which member is the row. Public source: Qlik Help, *Message Format*.
+Such messages cannot be read, because only the Qlik task's settings show which member is the row. Public source: Qlik
+Help, *Message Format*.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ SETTING = "the *Message Format* of the Qlik task or table renames or flattens se
 
 
 def custom_format(record: Mapping[str, Any]) -> str | None:
-    """Why a record belongs to a task with a custom format: headers of Qlik, but a section is missing."""
+    """Why the JSON message *record* belongs to a Qlik task with a custom message format; None if it does not.
+
+    The message has headers of Qlik, but lacks the section ``data``, ``beforeData`` or ``headers``.
+    """
     if all(name in record for name in _SECTIONS):
         return None
     parts = {name: set(part) for name, part in record.items() if isinstance(part, Mapping)}
@@ -27,7 +31,10 @@ def custom_format(record: Mapping[str, Any]) -> str | None:
 
 
 def custom_fields(members: Collection[str], parts: Mapping[str, Collection[str]]) -> str | None:
-    """As :func:`custom_format`, for an Avro schema: *members* of the record, and in *parts* those of its records."""
+    """Why an Avro schema belongs to a Qlik task with a custom message format; None if it does not.
+
+    *members* are the fields of the schema. *parts* maps each field that is itself a record to its fields.
+    """
     if "data" in parts and "headers" in parts and set(members) <= _KNOWN:
         return None
     return _why(set(members), {name: set(part) for name, part in parts.items()})

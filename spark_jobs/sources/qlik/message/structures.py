@@ -37,7 +37,10 @@ _MEMBERS = ("ordinal", "type", "length", "precision", "scale", "primaryKeyPositi
 
 
 class Unfit(NamedTuple):
-    """A schema in a registry that wrote no change messages (K-62), and the table in it if a Qlik task named that."""
+    """A schema in a schema registry by which no change messages were written (K-62).
+
+    *table* is the schema's table if a Qlik task named the table, else None.
+    """
 
     reason: str
     table: str | None
@@ -45,7 +48,11 @@ class Unfit(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column: its ordinal from 1, its type by Qlik or else by the log, and its place in the key or 0 (K-12)."""
+    """One column of a structure.
+
+    *ordinal* counts from 1, *type* is Qlik's type, *key_position* is the place in the key or 0 (K-12). *known_type* is
+    the change log's type if the writer schema or the mirror file gives it; None if it follows from Qlik's type.
+    """
 
     name: str
     ordinal: int
@@ -58,7 +65,7 @@ class Column(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether masks do not show it (K-22)."""
+        """Whether the column is a large object, which masks do not show (K-22)."""
         return self.type.upper() in LARGE_OBJECTS
 
     @property
@@ -67,14 +74,15 @@ class Column(NamedTuple):
         return 1 << (self.ordinal - 1)
 
     def log_type(self) -> str:
-        """The log's type text."""
+        """The column's type as the change log names it."""
         return self.known_type or log_type(self.type, self.length, self.precision, self.scale)
 
 
 class Structure:
     """One announced version of a table's structure; the larger *version* is newer (K-11).
 
-    *topic* and *schema_id* are empty if there is none. *avro* is the writer schema of its data messages.
+    *topic* and *schema_id* are empty if the structure has none. *avro* is the writer schema of the table's data
+    messages.
     """
 
     def __init__(
@@ -95,7 +103,10 @@ class Structure:
 
     @cached_property
     def avro(self) -> DataSchema:
-        """The writer schema of its data messages."""
+        """The writer schema of the table's data messages.
+
+        Raises a Refusal if the announcement has no such schema, or if the schema contradicts the announced columns.
+        """
         if self._avro is None:
             raise Refusal("METADATA_MISSING", f"the metadata of {shown(self.table)} has no dataSchema")
         found = data_schema(self._avro)
@@ -127,26 +138,29 @@ class Structure:
 
     @property
     def is_described(self) -> bool:
-        """Whether it comes from a metadata message, not from a writer schema alone (K-14)."""
+        """Whether the structure comes from a metadata message, not from a writer schema alone (K-14)."""
         return any(column.known_type is None for column in self.columns)
 
     @property
     def sender(self) -> str:
-        """The task in the namespace of a writer schema; empty if there is a metadata message (K-82)."""
+        """The Qlik task in the namespace of the writer schema (K-82); empty if a metadata message announced it."""
         return "" if self.is_described or self.avro.table != self.table else SERVER_UNKNOWN + self.avro.task
 
     @property
     def age(self) -> tuple[int, str, str]:
-        """Larger is newer: the version decides, then the time of the announcement."""
+        """A sort key: a newer structure has a larger one; the version decides, then the time of the announcement."""
         return (self.version, self._timestamp, self._document)
 
     @property
     def announced(self) -> SourceSchema:
-        """The structure in the ledger's form."""
+        """The structure as the ledger stores it."""
         return SourceSchema(self.topic, self.schema_id, self.table, self.version, self._document)
 
     def used_in(self, topic: str) -> list[SourceSchema]:
-        """A record that a topic used this id of another topic (K-85); none for ids of a registry."""
+        """A record for the ledger that messages of *topic* use this structure's id, announced in another topic (K-85).
+
+        Empty if the structure was announced in *topic*, or has an id of a schema registry.
+        """
         if not topic or self.topic in ("", topic):
             return []
         return [SourceSchema(topic, self.schema_id, self.table, 0, USED)]
@@ -170,7 +184,7 @@ class Structure:
 
 
 def read_announcement(record: Any, topic: str) -> Structure:
-    """The structure in a metadata message."""
+    """The structure in the metadata message *record*. Raises a Refusal if it is not valid."""
     lineage, structure = _object(record, "lineage"), _object(record, "tableStructure")
     described = _object(structure, "tableColumns")
     if not 1 <= len(described) <= MAX_COLUMNS:
@@ -201,7 +215,10 @@ def read_announcement(record: Any, topic: str) -> Structure:
 
 
 def announced_table(record: Any) -> str | None:
-    """The table in a metadata message, whatever else is wrong with it; None for a name with a period in one part."""
+    """The table that a metadata message names, even if the rest of the message is not valid.
+
+    None if schema or table name contain a period, because the two could not be told apart.
+    """
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
     schema, table = (lineage.get(name) if isinstance(lineage, Mapping) else None for name in ("schema", "table"))
     if type(schema) is not str or type(table) is not str or not table or "." in schema + table:
@@ -210,7 +227,7 @@ def announced_table(record: Any) -> str | None:
 
 
 def task_of(record: Any) -> str | None:
-    """The server and the task in a metadata message; None unless it names both."""
+    """The Qlik server and task that a metadata message names; None unless the message names both."""
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
     stated = [lineage.get(name) for name in ("server", "task")] if isinstance(lineage, Mapping) else []
     names = [name for name in stated if isinstance(name, str) and name]
@@ -219,7 +236,7 @@ def task_of(record: Any) -> str | None:
 
 @lru_cache(maxsize=512)
 def derived_structure(topic: str, schema_id: str, table: str, version: int, avro: str) -> Structure:
-    """The structure in a writer schema alone: names, order and its own types (K-14)."""
+    """The structure in a writer schema alone: names, order and Avro types of the columns (K-14)."""
     fields = data_schema(avro).fields
     columns = [Column(field.name, place, "", known_type=field.log_type) for place, field in enumerate(fields, 1)]
     if not columns:
@@ -228,7 +245,10 @@ def derived_structure(topic: str, schema_id: str, table: str, version: int, avro
 
 
 def unfit_schema(number: int, kind: str, text: str) -> SourceSchema:
-    """A registry's schema that wrote no change messages; a later version of the decoder may read it."""
+    """A record for the ledger of a schema in a schema registry by which no change messages were written.
+
+    The record is kept because a later version of the decoder may be able to read the schema.
+    """
     return SourceSchema("", registry_id(number), "", number, json.dumps({_TYPE: kind, _REGISTERED: text}))
 
 
@@ -253,12 +273,15 @@ def _named_by_task(text: str) -> str | None:
 
 
 def registry_schema(number: int, table: str, version: int, avro: str) -> SourceSchema:
-    """A schema that a registry has under *number*, in the form that :class:`QlikMessageDecoder` reads."""
+    """A record for the ledger of a registry's schema, in the form that :class:`QlikMessageDecoder` reads."""
     return SourceSchema("", registry_id(number), table, version, avro)
 
 
 def known_structure(schema: SourceSchema) -> Structure | Unfit:
-    """Read back :attr:`Structure.announced`, or a writer schema or metadata message from the mirror file."""
+    """Reads back a structure from the ledger or the mirror file.
+
+    *schema* is what :attr:`Structure.announced` returned, or a writer schema or metadata message in the mirror file.
+    """
     try:
         record = json.loads(schema.document)
         if isinstance(record, dict) and _REGISTERED in record:

@@ -1,6 +1,7 @@
-"""Finds the table of a message by its key, or by the readable part of a damaged message (K-15, K-60, K-63).
+"""Finds the table of a message by the message's key, or by the readable part of a damaged message (K-15, K-60, K-63).
 
-A task can write ``schema+table`` as text, or a record of both, into the key. Public source: Qlik Help, *Message key*.
+A Qlik task can write the message's key as ``schema+table``, or as a record with schema and table. Public source: Qlik
+Help, *Message key*.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _AVRO_SPACE = "com.attunity.queue.msg."
 
 @lru_cache(maxsize=4096)
 def table_of_key(key: bytes) -> str | None:
-    """``schema.table`` in a message's key; None if the key names no table."""
+    """The table, ``schema.table``, that a message's key names; None if the key names no table."""
     if key.startswith(b"Obj\x01"):
         return _table_of_record(key)
     try:
@@ -46,25 +47,31 @@ def table_of_key(key: bytes) -> str | None:
 
 
 def named_by_key(key: bytes) -> str | None:
-    """The table that a key may name, announced or not; None if the key has another form."""
+    """The table that a message's key may name, whether or not the table is known.
+
+    None if the key does not have the form of a table's name.
+    """
     named = table_of_key(key)
     return named if named is not None and _NAMES.fullmatch(named) else None
 
 
 def key_that_decides(name: str) -> bytes:
-    """A key that names this table, for a message whose own key was not stored."""
+    """A message key that names the table *name*, for a message whose own key was not stored."""
     schema, _, table = name.partition(".")
     return msgspec.json.encode({"schema": schema, "table": table})
 
 
 def table_of_avro_name(full: str) -> str | None:
-    """``schema.table`` of a Qlik task's own Avro record, by its full name; None for any other record."""
+    """The table, ``schema.table``, in *full*, the full name of an Avro record of a Qlik task.
+
+    None for a record that no Qlik task named.
+    """
     parts = full.split(".")
     return ".".join(parts[-3:-1]) if full.startswith(_AVRO_SPACE) and len(parts) >= 7 else None
 
 
 def schema_id_in(body: bytes) -> str | None:
-    """The id of the structure in an unreadable message; None if it is not readable either."""
+    """The id of the structure in an unreadable message; None if the id is unreadable, too."""
     if body.startswith(b"\x00") and len(body) >= 5:
         return registry_id(int.from_bytes(body[1:5], "big"))
     found = _AVRO_ID.match(body) or (_JSON_ID.search(body, 0, _HEAD) if b"{" in body[:16] else None)
