@@ -1,7 +1,7 @@
-"""Spark job ``prove``: compares the source's tables with the mirrored ones, row by row, and changes neither.
+"""Spark job ``prove``: compares tables of the source with the mirrored tables, row by row, and changes neither.
 
-``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session. When a key
-counts as different is decided in :mod:`open_mirroring.protocols.proving`.
+``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running Spark session.
+:mod:`open_mirroring.protocols.proving` decides when a key counts as different.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Proved(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The exit code: a certain difference first, then anything not proved; 0 only if all are equal."""
+        """The exit code: "differs" if any table does, else "not proved" if any is not, else 0: all tables are equal."""
         verdicts = {table["verdict"] for table in self.tables.values()}
         if ProofVerdict.DIFFERENT in verdicts:
             return Exit.NOT_EQUAL
@@ -96,9 +96,10 @@ class Proved(NamedTuple):
 
 
 class ProofOptions(NamedTuple):
-    """Options of a run; None means the setting in the mirror file. *exports* are by source table.
+    """Options of a proof; None means the setting in the mirror file. *exports* has an export for each source table.
 
-    A *routine* run compares what is due by ``prove.cover_in_days``, other runs everything.
+    A proof that is *routine* compares what is due by ``prove.cover_in_days`` in the mirror file; any other proof
+    compares all rows.
     """
 
     exports: Mapping[str, ProofExport] | None = None
@@ -139,9 +140,10 @@ def prove(
 ) -> Proved:
     """Compare every table (only those in *only*, if given) with its source, and record the results in the ledger.
 
-    A table that cannot be compared is UNPROVEN, with a code and reason; the others go on, and its last proof is kept.
-    Raises ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` if no table can be compared; ``PLACE_MISSING``; and the errors of
-    ledger and landing zone.
+    A table that cannot be compared gets the result UNPROVEN, with a code and reason, and its last proof is kept; the
+    other tables are still compared. Raises ``ARGUMENT_INVALID`` if *only* or *asked* is wrong; ``CONFIG_INVALID`` if no
+    table can be compared; ``PLACE_MISSING`` if the place of the mirrored tables is not found; and the errors of ledger
+    and landing zone.
     """
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):

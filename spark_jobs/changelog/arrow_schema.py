@@ -1,4 +1,4 @@
-"""The Arrow schema of the change log's files, separate from the rows because importing Arrow is slow."""
+"""The Arrow schema of the change log's files; a separate module, because importing Arrow is slow."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Created(NamedTuple):
-    """The result: GUIDs, state of the database, rows loaded by table, and tables on hold or stopped with the reason."""
+    """The result: GUIDs, state of the database, rows loaded by table; tables on hold or stopped, with the reason."""
 
     workspace: str
     database: str
@@ -43,7 +43,7 @@ class Created(NamedTuple):
 
 
 def create(arguments: argparse.Namespace) -> Exit:
-    """Create the mirrored database, load the first rows of its tables, then start mirroring."""
+    """Create the mirrored database, load the first rows of its tables, then start Fabric's mirroring."""
     mirror = load_mirror(arguments.file)
     zone = mirror.landing_zone
     if zone.store != "onelake":

@@ -1,4 +1,4 @@
-"""The commands with which an operator decides, with drop-table and rebuild-ledger. They start no JVM."""
+"""The commands that carry out decisions of an operator, such as accept-schema and drop-table. They start no JVM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 
 
 def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
-    """Carry out a decision, then inspect its table: is the cause gone? *fields* are form fields without an option."""
+    """Carry out a decision, then check whether the cause of the table's stop is gone.
+
+    *fields* are fields of the page's form that the command has no option for.
+    """
     mirror, ledger = _opened(arguments)
     operation: Operation = arguments.operation
     given = {one.field: getattr(arguments, one.name.strip("-")) for one in operation.fields if one.name}
@@ -66,7 +69,7 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
-    """Accept the full load that the source sent again; refused if the log does not show where it begins."""
+    """Accept a full load that a Qlik task made again; refused if the change log does not show where the load begins."""
     from spark_jobs.reload_table import came_again, declared_table
 
     mirror, ledger = _opened(arguments)
@@ -109,7 +112,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
 
 
 def drop_table(arguments: argparse.Namespace) -> Exit:
-    """Drop a table at the target that was taken out of the mirror file; continues a drop that was interrupted."""
+    """Drop a target table that is no longer in the mirror file; a second call continues an interrupted drop."""
     from open_mirroring.operate.reset_driver import ResetDriver
 
     mirror = load_mirror(arguments.file)
@@ -143,7 +146,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
 
 
 def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
-    """Re-create a lost ledger; without `--apply` only print what would be written."""
+    """Re-create a lost ledger; without ``--apply`` only print what would be written."""
     from spark_jobs.rebuild_ledger import rebuild
 
     mirror, reason = load_mirror(arguments.file), None

@@ -123,10 +123,10 @@ def plan_load(
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
     """The batch and the position after which changes are published over a database's table, and a doubt as text.
 
-    Rows that go through the log are below every change. A table that the Qlik task maintains may get a change twice
-    without harm (T-30). Over both, all logged changes are published. After a reset, only the mirror file can say
-    whether the table contains what was logged before. Raises ``STREAM_FROM_INVALID`` if the log lacks changes since
-    then.
+    Rows that go through the change log are below every change. A table that the Qlik task maintains may get a change
+    twice without harm (T-30). Over both, all logged changes are published. After a reset, only the mirror file can say
+    whether the table contains what was logged before. Raises ``STREAM_FROM_INVALID`` if the change log lacks changes
+    since then.
     """
     stays, before = load.stream_from is not None, hand_over.own_before
     if stays and before:
@@ -292,7 +292,7 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored: str, *, is_exact: bool) -> str | None:
-    """The position at which the stream continues after an export, above all changes that are not in the log.
+    """The position at which the stream continues after an export, above all changes that are not in the change log.
 
     The export has to contain these: changes of batches that were dropped or are from before a reset, and changes
     *ignored* before the mirror file named the table (G-140). Raises ``STREAM_FROM_INVALID`` if it may not.

@@ -74,7 +74,7 @@ class TakenKeys:
 
     Two cases show the same events (G-03): a row came to a key while another row was still there, or it came and left
     again. If the two rows are equal except for the key, the row that was there before the transaction decides. Only for
-    this, older files of the log are read.
+    this, older files of the change log are read.
     """
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:

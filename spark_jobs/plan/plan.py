@@ -138,7 +138,7 @@ def _places_of_loaded(changes: pa.Table) -> Iterator[tuple[str, tuple[int, int, 
 
 
 def _refuse_late(planning: _Planning) -> None:
-    """Refuse a new change below the horizon, because the log may lack changes to compare it with (G-05).
+    """Refuse a new change below the horizon, because the change log may lack changes to compare it with (G-05).
 
     Changes of earlier batches that waited there are no problem: they were decided before the horizon passed them.
     """

@@ -86,7 +86,7 @@ class CountingChanges:
     """Reads the changes of one table that count for its plan, each with its sortable ``order`` over all epochs.
 
     The arguments are functions that read log files: *of_keys* the changes of keys in the plan's *history_files*; *any*
-    changes in all files of the plan; *older* published changes in all other files of the log.
+    changes in all files of the plan; *older* published changes in all other files of the change log.
     """
 
     def __init__(self, plan: TablePlan, of_keys: Callable[[Sequence[str]], pa.Table], any: Read, older: Read) -> None:

@@ -62,8 +62,8 @@ class Beginning:
     """What the table's present generation began with; older changes do not count.
 
     Changes of epoch number *stream_epoch* below *stream_from* are in the initial load. *newest_load* is the source's
-    own full load in the log (G-125). *loaded*: it began with a load that is not in the log, with the key columns
-    *loaded_keys*.
+    own full load in the change log (G-125). *loaded*: it began with a load that is not in the change log, with the key
+    columns *loaded_keys*.
     """
 
     generation: int = 1
@@ -100,9 +100,9 @@ class TablePlan:
 
     Changes of batches above *batch_from* are new, and in *new_files*. *history_files* contain earlier changes that may
     be as new as the oldest new one, or all of them if rows are completed. *highest* is the highest position up to
-    *batch_from*. Below *horizon* the log may lack changes. *rejected* are changes whose values do not fit; they are
-    ignored. *lacks_rows*: the log may lack the last values of a row (G-192). *keys_of_rows* is the key by which the
-    changes of a history are logged; None: the table is no history (G-194).
+    *batch_from*. Below *horizon* the change log may lack changes. *rejected* are changes whose values do not fit; they
+    are ignored. *lacks_rows*: the change log may lack the last values of a row (G-192). *keys_of_rows* is the key by
+    which the changes of a history are logged; None: the table is no history (G-194).
     """
 
     source: str
@@ -128,7 +128,7 @@ class TablePlan:
 
     @property
     def incomplete_up_to(self) -> str | None:
-        """The position up to which the log may lack rows of the table; None: it has all of them."""
+        """The position up to which the change log may lack rows of the table; None: it has all of them."""
         if self.horizon is not None:
             # A semicolon sorts behind the colon that follows the transaction: its own changes are below it.
             return f"{self.horizon.ordinal:06d}:{self.horizon.major};"

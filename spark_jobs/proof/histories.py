@@ -80,7 +80,7 @@ _OF_TABLE = f"""
 def contradictions(table: Target, history: Target, shape: Shape, *, has_versions: bool, most: int) -> pa.Table:
     """The first *most* contradictions: ``key``, ``kind``, ``why``, and ``ended``.
 
-    *ended* is when a version ended that none follows at once: the log has a delete at that time, or it is wrong.
+    *ended* is when a version ended that none follows at once: the change log has a delete at that time, or it is wrong.
     """
     import duckdb
 
@@ -141,7 +141,7 @@ class LogOfHistory(NamedTuple):
     history: TableState
 
     def explain(self, found: pa.Table, shape: Shape, batch: int) -> WrongKeys:
-        """Sort contradictions by what the log has of their keys; both tables had all changes up to *batch*."""
+        """Sort contradictions by what the change log has of their keys; both tables had all changes up to *batch*."""
         if not found.num_rows:
             return WrongKeys({}, found, ())
         salted = self.table.columns.salted
@@ -188,7 +188,7 @@ class LogOfHistory(NamedTuple):
         return pc.is_in(keys, value_set=changes.keys(self.spark, keys))
 
     def _are_deletes(self, found: pa.Table) -> pa.Array:
-        """Which contradictions name a time at which the log has a delete of their key."""
+        """Which contradictions name a time at which the change log has a delete of their key."""
         timed = found.filter(pc.is_valid(found["ended"]))["key"].combine_chunks()
         if not len(timed):
             return pa.repeat(False, found.num_rows)
@@ -208,5 +208,5 @@ def _pairs(keys: pa.Array, ended: pa.Array) -> pa.Array:
 
 
 def _is_reload(epoch: str, lowest: str) -> bool:
-    """Whether rows in the log are those of a load that a history does not have as its first rows."""
+    """Whether rows in the change log are those of a load that a history does not have as its first rows."""
     return lowest.startswith(f"{LOAD_MAJOR}:") or (is_load_epoch(epoch) and epoch != load_epoch(1))

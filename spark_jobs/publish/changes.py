@@ -104,7 +104,7 @@ def is_followed(state: TableState) -> bool:
 
 
 class _ChangesWork:
-    """Publishes logged changes: the next work of a table is what the log has above its published batch."""
+    """Publishes logged changes: the next work of a table is what the change log has above its published batch."""
 
     kind: Literal["changes"] = "changes"
 

@@ -1,6 +1,6 @@
 """Finds where the newest full load of a table begins in the change log, if the source loaded it again (G-125).
 
-DuckDB reads the log's files, without a JVM; :func:`~open_mirroring.changes.source_reloads.divide` decides.
+DuckDB reads the change log's files, without a JVM; :func:`~open_mirroring.changes.source_reloads.divide` decides.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ FROM living WHERE op IN ($insert, $update) GROUP BY cols ORDER BY cols
 def reloaded_rows(
     root: Place, files: Sequence[str], source: str, epoch: str, starts: Mapping[str, int]
 ) -> ReloadedRows:
-    """Find where the newest load of a table begins, in these *files* of the log and in its newest *epoch*.
+    """Find where the newest load of a table begins, in these *files* of the change log and in its newest *epoch*.
 
     *starts* has by partition a message number after which no row of an earlier load can be (K-67). Raises
     ``RELOAD_UNCLEAR``.

@@ -194,7 +194,7 @@ class Preparation:
         )
 
     def _dropped(self) -> int:
-        """The newest batch that was dropped from the log."""
+        """The newest batch that was dropped from the change log."""
         horizon = self._reader.mirror_horizon()
         return 0 if horizon is None else horizon.dropped
 
@@ -289,7 +289,7 @@ class Preparation:
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:
-        """The schema that a table would have if built from the log alone. Raises PlanStop."""
+        """The schema that a table would have if built from the change log alone. Raises PlanStop."""
         declared = self._declared[state.source]
         records = self._reader.column_records([state])[state.id]._replace(former=())
         row = replace(state.row, published_batch=0, confirmed=0)

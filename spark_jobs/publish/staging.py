@@ -1,4 +1,4 @@
-"""Publishes in a worker: reads changes from the log, plans them, and creates staged files.
+"""Publishes in a worker: reads changes from the change log, plans them, and creates staged files.
 
 Each staged file has a name that is used once. The target sees nothing until the driver has sealed names, ETags and
 digests and has renamed the files.

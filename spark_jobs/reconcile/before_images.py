@@ -56,7 +56,7 @@ class ImagesTask(NamedTuple):
     """The key buckets of one table (*low* inclusive, *high* exclusive) to search for contradictions.
 
     *above* has by epoch the position up to which changes may be missing; other epochs are not searched. Only changes of
-    batches after *behind* are reported. *begins*: the log has the table from its first row on.
+    batches after *behind* are reported. *begins*: the change log has the table from its first row on.
     """
 
     root: Place

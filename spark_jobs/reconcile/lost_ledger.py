@@ -58,7 +58,7 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
 
 
 def log_behind(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """An error if the log lacks batches that tables need, else None. It stops nothing."""
+    """An error if the change log lacks batches that tables need, else None. It stops nothing."""
     m = t.mirror.c
     committed = t.first(ledger, sa.select(m.committed).where(m.name == mirror.name)) or 0
     if not (needing := _missing_in_log(mirror, ledger, committed)):
@@ -140,7 +140,7 @@ def _lost(mirror: Mirror, what: str) -> TerminalError:
 
 
 def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:
-    """The tables whose present generation needs changes from the log."""
+    """The tables whose present generation needs changes from the change log."""
     b, c = t.batch_table.c, t.mirrored_table.c
     rests = (b.mirror == c.mirror) & (b.source == c.source) & (b.batch > c.log_from)
     query = sa.select(c.source).distinct().join_from(t.mirrored_table, t.batch_table, rests)
