@@ -64,7 +64,7 @@ FOLLOWED = having(Trait.FOLLOWED)
 
 
 class Reloaded(NamedTuple):
-    """The result of a run: the table's generation, the reset's last stage (empty: it is over) and what it waits for."""
+    """The result: the table's generation, the stage of its reset (empty: the reset is done), what the reset awaits."""
 
     table: str
     generation: int

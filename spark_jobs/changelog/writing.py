@@ -69,7 +69,7 @@ class WaitingPieces(NamedTuple):
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a writer: its files, facts about their rows, and by identity the messages in them that wait."""
+    """The result of a writer: its files, facts about the rows in the files, and the messages that wait for others."""
 
     files: Sequence[LoggedFile] = ()
     facts: Facts = field(default_factory=dict)

@@ -56,7 +56,7 @@ def create(arguments: argparse.Namespace) -> Exit:
 
 
 def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
-    """Do every step that is not done yet; mirroring is started last, if all tables are complete (F-42)."""
+    """Do every step of ``create`` that is not done; start Fabric's mirroring last, if all tables are loaded (F-42)."""
     database = find_or_create(mirror, api)
     status = settled(api, database)
     log.info("the mirrored database %s is there", database.name)

@@ -171,6 +171,6 @@ def covered_by(
 def healed_tables(
     settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_again: Collection[str]
 ) -> list[str]:
-    """Tables whose unreadable keys were all read now: a *settled* dead letter hid one, and none that is left does."""
+    """The tables whose dead letters with an unreadable key are all *settled*: none is in *left* or *hidden_again*."""
     hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_again)
     return sorted({letter.table for letter in settled if letter.hides_key and letter.table is not None} - hidden)

@@ -1,4 +1,4 @@
-"""Writes one batch of the change log: workers read its ranges, split messages are joined, a manifest is made."""
+"""Writes one batch of the change log: workers read its ranges, split messages are joined, a manifest lists files."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, l
 
 
 class RowSummary:
-    """Collects facts about written rows (positions, full loads, unreadable keys), and their dead letters."""
+    """Collects facts about written rows (positions, full loads, unreadable keys), and dead letters among the rows."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0

@@ -1,6 +1,6 @@
 """Converts log rows of one table into changes for the plan rule, and completed changes back into log rows.
 
-How a partial row is completed is decided by :mod:`open_mirroring.changes.completion` (C-44, K-23, G-04).
+:mod:`open_mirroring.changes.completion` decides how a partial row is completed (C-44, K-23, G-04).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CUT_DIGITS = re.compile(r"\.[0-9]{6}([0-9]+)")
 
 
 def place_of(line: Line) -> KeyChangePlace:
-    """The part of the position that both halves of a key change share, with the epoch."""
+    """The epoch, and the part of the position that both halves of a key change share."""
     return line["epoch"], line["pos"][:-2]
 
 
@@ -46,7 +46,7 @@ def identity_of(line: Line) -> Identity:
 
 
 def is_partial(line: Line, plan: TablePlan) -> bool:
-    """Whether a row may contain only the changed columns, and is completed from earlier changes (G-04)."""
+    """Whether a log row may contain only the changed columns, so that earlier changes complete the row (G-04)."""
     columns = plan.columns
     return columns.completing and line["op"] == UPDATE and not carries_all(line["cols"], columns.types)
 
@@ -112,7 +112,7 @@ def _value(sql_type: str, text: str) -> Hashable:
 
 
 def carries_all(cols: str, types: Mapping[str, str]) -> bool:
-    """Whether rows with this column list have a value for every known column of the table."""
+    """Whether rows with the column list *cols* have a value for every known column of the table (*types*)."""
     return types.keys() <= _names(cols)
 
 
@@ -139,7 +139,7 @@ def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
 
 
 def with_rows(changes: pa.Table, completed: Mapping[int, Logged], order: Iterable[str]) -> pa.Table:
-    """Replace rows of *changes* by *completed* ones, by index; their columns are in the *order* of all names."""
+    """Replace rows of *changes*, by index, by *completed* rows, whose columns get the *order* given."""
     if not completed:
         return changes
     rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()
