@@ -65,7 +65,7 @@ class ChangeLog:
         return LogOpened(table.version(), document if found == sealed else "")
 
     def claim(self) -> None:
-        """Create the change log if there is none, before the first batch; raises ``MIRROR_CLASH`` for another's log."""
+        """Create the change log if there is none; raises ``MIRROR_CLASH`` if it is the change log of another mirror."""
         self._open()
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:

@@ -53,7 +53,7 @@ class LoggedCorrections:
     spark: SparkSession
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Log the corrections; returns the manifest's parts, in which ``given_back`` has those that failed."""
+        """Log the corrections in *ranges*; returns the manifest's parts, whose ``given_back`` has the failed ones."""
         root = log_place(self.mirror)
         parts = list[Part]()
         for at, bound in enumerate(ranges):

@@ -85,7 +85,8 @@ def plan_load(
 
     Raises:
         TerminalError: the source differs from what the mirror file says about it; nothing was published.
-        TransientError: the source does not answer; ``CHANGED_MEANWHILE`` if the ledger changed while the plan was made.
+        TransientError: the source does not answer; ``CHANGED_MEANWHILE`` if a batch from before the table's reset is
+            not in the change log yet.
     """
     load = table.initial_load
     hand_over = ledger.hand_over(table_id)

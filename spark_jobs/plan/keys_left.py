@@ -22,7 +22,7 @@ from spark_jobs.plan.table_plan import TablePlan
 
 
 class MovedRows:
-    """For tables with partial rows: finds the old keys of moved rows, and earlier changes that complete them."""
+    """For tables with partial rows: finds the old key of each row whose key changed, and changes that complete it."""
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:
         self._plan, self._counting = plan, counting
@@ -81,7 +81,7 @@ class TakenKeys:
         self._plan, self._counting = plan, counting
 
     def learn(self, known: pa.Table) -> tuple[pa.Table, KeysLeft]:
-        """Return the changes, with older ones of such keys added, and which rows among them came from another key."""
+        """Return the changes, plus older changes of such keys, and which rows among them came from another key."""
         left = self._keys_left(known, self._counting.any)
         taken = {line["key"] for line in _taken_and_left(known) if place_of(line) in left} if left else set()
         if not taken:

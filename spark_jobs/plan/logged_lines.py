@@ -52,7 +52,7 @@ def is_partial(line: Line, plan: TablePlan) -> bool:
 
 
 def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft | None = None) -> Logged:
-    """Convert a log row into a change for the plan rule; *handle* is the caller's own number.
+    """Convert a log row into a change for the plan rule; *handle* is a number by which the caller finds the row.
 
     *left* has the key that each moved row had before.
     """
@@ -86,7 +86,7 @@ def _row_columns(cols: str | None, keys: tuple[str, ...], dropped: frozenset[str
 
 @lru_cache(maxsize=4096)
 def meaning_of(cols: str) -> Meaning:
-    """A function that reads values of rows with this column list; invalid texts become Unreadable (G-06)."""
+    """A function that converts values of rows with the column list *cols*; invalid values become Unreadable (G-06)."""
     types = types_of(cols)
 
     def meaning(name: str, text: str) -> Hashable:

@@ -80,7 +80,7 @@ class _Planning:
 
     @property
     def floor(self) -> str:
-        """The position up to which changes may be published already, as sortable text."""
+        """The position up to which changes may be published already, as a string that sorts in order of positions."""
         highest = "" if self.plan.highest is None else self.plan.highest.order
         return highest if self.published_position is None else min(highest, self.published_position)
 
@@ -415,7 +415,7 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
 def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     """Convert changes to rows of the table's files.
 
-    Raises ``SCHEMA_CHANGED`` if the changes have other columns or types than the files; ``VALUE_INVALID`` if a value
+    Raises ``SCHEMA_CHANGED`` if a column cannot be converted to its type in the files; ``VALUE_INVALID`` if a value
     does not fit its type.
     """
     if found := doubt_by_deletes(plan.begins.loaded_keys, changes):

@@ -83,10 +83,11 @@ Read = Callable[[pc.Expression], pa.Table]
 
 
 class CountingChanges:
-    """Reads the changes of one table that count for its plan, each with its sortable ``order`` over all epochs.
+    """Reads the changes of one table that count for its plan, each with ``order``, a string that sorts by position.
 
-    The arguments are functions that read log files: *of_keys* the changes of keys in the plan's *history_files*; *any*
-    changes in all files of the plan; *older* published changes in all other files of the change log.
+    The arguments are functions that read the change log: *of_keys* the changes of given keys in the plan's
+    *history_files*; *any* changes in all files of the plan; *older* published changes in all other files of the change
+    log.
     """
 
     def __init__(self, plan: TablePlan, of_keys: Callable[[Sequence[str]], pa.Table], any: Read, older: Read) -> None:
@@ -116,7 +117,8 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """The changes that count for the table's present generation, each with ``order``, a string that sorts by position.
 
     Raises PlanStop with ``EPOCH_UNKNOWN`` for a change of an unknown epoch (G-01), ``KEYLESS_CHANGE`` for an update or
-    delete without a key (F-12), ``RELOAD_SEEN`` for a newer full load (G-125).
+    delete without a key (F-12), ``RELOAD_SEEN`` for a row of which it is unclear whether the newest full load has it
+    (G-125).
     """
     for stage in _STAGES:
         changes = stage(plan, changes)

@@ -1,8 +1,9 @@
 """Finds the keys whose history contradicts itself or the current table (G-194, G-195).
 
-Both are mirrored tables, so the source is not asked. Each is read once, as keys, hashes of rows and the history's own
-columns, into a temporary database on disk: a history may be larger than memory. The change log is read only for keys
-that were found, because it shows what explains them.
+A history is a mirrored table with one row for each change or version of another table, the current table. Both tables
+are read from the target, never from the source. Each table is read once, as keys, hashes of rows and the columns that
+only a history has, into a temporary database on disk, because a history may be larger than memory. The change log is
+then read for the found keys only, because its changes may explain a contradiction.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ _OF_TABLE = f"""
 
 
 def contradictions(table: Target, history: Target, shape: Shape, *, has_versions: bool, most: int) -> pa.Table:
-    """The first *most* contradictions: ``key``, ``kind``, ``why``, and ``ended``.
+    """The first *most* contradictions between a table and its history: ``key``, ``kind``, ``why``, and ``ended``.
 
-    *ended* is when a version ended that none follows at once: the change log has a delete at that time, or it is wrong.
+    *ended* is the time when a version ended without a next version at the same time: the history is wrong unless the
+    change log has a delete at this time.
     """
     import duckdb
 
@@ -124,7 +126,7 @@ def _reduced(side: Target, shape: Shape, schema: pa.Schema) -> Iterator[pa.Recor
 
 
 class WrongKeys(NamedTuple):
-    """The kind of each key that is certainly wrong, those with changes on their way, and what there is to say."""
+    """The kind of contradiction of each wrong key, the keys with unpublished changes, and messages about them."""
 
     kinds: Mapping[str, str]
     moving: pa.Table
@@ -132,7 +134,7 @@ class WrongKeys(NamedTuple):
 
 
 class LogOfHistory(NamedTuple):
-    """The change log of a table and its history, as far as it explains a contradiction."""
+    """The logged changes of a table that may explain contradictions between the table and its history."""
 
     spark: SparkSession
     reader: LedgerReader

@@ -1,7 +1,7 @@
 """The part of a table that a proof compares: ranges of the split column, or the rows of given keys.
 
-Neither side reads more than it has to. The source is asked for the part; of the target's files only the row groups are
-read whose statistics allow a row of it.
+Only the part is read. The source is asked only for rows of the part; of the target's files, only those row groups are
+read that may have a row of the part by their statistics.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class OfKeys(Part):
         return self._encoded.take(pa.array(order[np.searchsorted(self._hashes, hashes, sorter=order)]))
 
     def at_once(self, most: int) -> list[Sequence[Sequence[str]]]:
-        """The texts of the keys by column, at most so many keys together."""
+        """The values of the keys as strings, by column, in groups of at most *most* keys."""
         parts = (self.values.slice(at, most) for at in range(0, self.values.num_rows, most))
         return [[column.to_pylist() for column in part.columns] for part in parts]
 
