@@ -69,8 +69,8 @@ def load(
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID`` if *only* names a table that the mirror does not have.
-        TransientError: the ledger, OneLake or a source does not answer. The tables that could be loaded were loaded
-            before the error is raised; the next run loads the others.
+        TransientError: the ledger, the landing zone or a source does not answer. The tables that could be loaded were
+            loaded before the error is raised; the next run loads the others.
     """
     declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):

@@ -54,17 +54,17 @@ class PlanColumns:
         return any(column.content == DELETED_AT for column in self.landing)
 
     def required_at(self, order: str) -> set[str]:
-        """The columns that a row at this position must have; dropped ones only up to their last row."""
+        """The columns that a row at position *order* must have; a dropped column only up to its last row."""
         return {column for column in self.types if column not in self.gone or order <= self.gone[column]}
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the table's present generation began with; older changes do not count.
+    """What the table's present generation (its life since the last reset) began with; older changes do not count.
 
-    Changes of epoch number *stream_epoch* below *stream_from* are in the initial load. *newest_load* is the source's
-    own full load in the change log (G-125). *loaded*: it began with a load that is not in the change log, with the key
-    columns *loaded_keys*.
+    Changes of epoch number *stream_epoch* below the position *stream_from* are in the initial load. *newest_load* is
+    the newest Qlik full load in the change log (G-125). *loaded* is whether the generation began with an initial load
+    that is not in the change log; the key columns of that initial load are *loaded_keys*.
     """
 
     generation: int = 1

@@ -58,7 +58,7 @@ class OfRanges(Part):
 
 @dataclass(frozen=True)
 class OfKeys(Part):
-    """The rows of some keys; *values* are theirs as the change log spells them, a column for each of the key."""
+    """The rows with some keys; *values* has the keys' values as in the change log, one column for each key column."""
 
     shape: Shape
     values: pa.Table
@@ -134,7 +134,7 @@ class OfKeys(Part):
 
 
 def are_asked_by_key(columns: Sequence[LoadColumn], keys: Collection[str], hashed: Collection[str]) -> bool:
-    """Whether the source can be asked for the rows of keys as the change log spells them."""
+    """Whether the source can be asked for the rows with some keys, by key values as the change log has them."""
     types = [column.sql_type for column in columns if column.name in keys]
     asked = all(text is not None and read_type(text).name in _ASKED_BY_KEY for text in types)
     return bool(keys) and asked and not {*keys} & {*hashed}

@@ -1,4 +1,4 @@
-"""Finds where the newest full load of a table begins in the change log, if the source loaded it again (G-125).
+"""Finds where the newest full load of a table begins in the change log, if a Qlik task reloaded the table (G-125).
 
 DuckDB reads the change log's files, without a JVM; :func:`~open_mirroring.changes.source_reloads.divide` decides.
 """

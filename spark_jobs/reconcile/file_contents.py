@@ -1,4 +1,4 @@
-"""Checks in a worker: reads published files completely and summarizes their content."""
+"""Runs in a worker: reads published files completely and summarizes their content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What a worker needs to know of a table; each file must have the first of *columns*, in this order."""
+    """What a worker needs to know of a table; a file has a beginning of the list *columns*, in this order."""
 
     table_id: str
     folder: str
@@ -34,12 +34,12 @@ class CheckedTable:
     text: TextFormat | None = None
 
     def file_name(self, number: int) -> str:
-        """The name of this table's data file with that number."""
+        """The name of this table's data file with the number *number*."""
         return layout.file_name(number, layout.PARQUET if self.text is None else self.text.extension)
 
 
 class ListedFile(NamedTuple):
-    """A file to read, and where it was listed; *loads*: it is of the initial load, so it has no row marker (F-57)."""
+    """A file to read, and where it was listed; *loads*: the initial load wrote it, so it has no row markers (F-57)."""
 
     number: int
     path: str

@@ -1,7 +1,7 @@
-"""Detects a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
+"""Detects a ledger that knows less than landing zone and change log contain: it was lost, emptied or restored.
 
-Without this check, everything would be published again. If no ledger exists, an empty temporary one is used to look
-(G-31).
+Without this check, a run with such a ledger would publish everything again. If no ledger exists, the check uses an
+empty temporary ledger (G-31).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spark_jobs.changelog.newest_batch import newest_in_log
 
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """An error if the change log, which is read first, has a batch that the ledger does not know; else None."""
+    """An error if the change log has a batch that the ledger does not know, else None."""
     newest = _logged(mirror)
     with ledger.connect() as db:
         known = _bound(db, mirror.name)
@@ -78,13 +78,13 @@ def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
 
 @contextmanager
 def empty_ledger() -> Iterator[Engine]:
-    """A temporary ledger that knows nothing, to look at a landing zone without one."""
+    """A temporary, empty ledger, with which a landing zone is inspected if the mirror has no ledger."""
     with tempfile.TemporaryDirectory() as folder:
         yield open_ledger(f"sqlite:///{folder}/ledger.db")
 
 
 def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
-    """The findings for tables that were already published, as seen without a ledger."""
+    """What an inspection without a ledger finds for each table that has published files."""
     zone = mirror.landing_zone
     if zone.store == "local" and not mirror.resolve(zone.path).exists():
         return {}  # opening it would create it
@@ -94,7 +94,7 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 
 
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
-    """The problems if the ledger knows nothing of what is published or logged; it changes and creates nothing."""
+    """The problems if files are published or batches logged that the ledger does not know. Changes nothing."""
     try:
         # The log first, and the tables again at the end: a run that is under way must not look like a lost ledger.
         newest = _logged(mirror)
