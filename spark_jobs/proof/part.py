@@ -65,7 +65,7 @@ class OfKeys(Part):
 
     @classmethod
     def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
-        """From encoded keys; one that has no value of the key's types is left out, for no row can have it."""
+        """Make the part from encoded keys; a key whose values do not have the types of the key columns is left out."""
         lines, width = keys.to_pylist(), len(shape.keys)
         # Texts alone where that is enough: many tuples make the garbage collector look at all that there is.
         flat = msgspec.json.decode(f"[{','.join(line[1:-1] for line in lines)}]", type=list[str]) if width == 1 else []

@@ -59,7 +59,7 @@ class Published(NamedTuple):
     loss_report: Mapping[str, Any] = MappingProxyType({})
 
     def followed_by(self, later: Published, tables: Collection[str]) -> Published:
-        """Merge with the result of a later run; for these *tables*, only the later state counts."""
+        """Merge with the result of a *later* run; of the given *tables*, only the later holds and stops count."""
         files = {s: [*self.files.get(s, ()), *later.files.get(s, ())] for s in {**self.files, **later.files}}
         held, stopped = ({s: why for s, why in said.items() if s not in tables} for said in (self.held, self.stopped))
         return later._replace(files=files, held={**held, **later.held}, stopped={**stopped, **later.stopped})

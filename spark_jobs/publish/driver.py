@@ -86,7 +86,10 @@ class PublicationDriver:
         self.overtaken: set[str] = set()
 
     def drive(self, tables: Sequence[TableState]) -> None:
-        """Run every table's protocol to its end. Raises the errors of ledger and store; the next run continues."""
+        """Run every table's protocol to its end.
+
+        Raises the errors of ledger and landing zone; the next run then continues where this run ended.
+        """
         self._tables = {state.id: state for state in tables}
         # A table without rows is never established: it must not cost these calls in every run.
         if tables and self._mirror.landing_zone.partner_events and not any(state.row.established for state in tables):

@@ -92,7 +92,7 @@ class Preparation:
         self._announced = cache(lambda: structures_of(mirror, ExtractLedger(reader.engine, mirror.name).schemas()))
 
     def prepare(self, tables: Sequence[tuple[TableState, Intent]]) -> dict[str, Prepared | PlanStop]:
-        """What to stage for each table's intent, by table id; a :class:`PlanStop` if the table has to stop."""
+        """What to stage for each table's intent (open publication), by table id; PlanStop if the table has to stop."""
         prepared: dict[str, Prepared | PlanStop] = {}
         for known in self._known(tables):
             try:

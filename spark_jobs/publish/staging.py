@@ -1,7 +1,7 @@
-"""Publishes in a worker: reads changes from the change log, plans them, and creates staged files.
+"""Stages in a worker: reads changes from the change log, plans them, and creates staged files.
 
-Each staged file has a name that is used once. The target sees nothing until the driver has sealed names, ETags and
-digests and has renamed the files.
+Each staged file has a name that is never used again. Fabric sees a staged file only after the driver recorded its name,
+ETag and digest in the ledger and renamed the file to its number.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class _Log:
         self._new = read_changes(paths_of(root, files), wanted, self._storage, self._schema)
 
     def new(self, plan: TablePlan, footer: Footer) -> pa.Table:
-        """The new changes of a table; each can be asked for only once, so that their memory is free after planning."""
+        """The new changes of a plan's table; their memory is freed once the last plan that needs them is made."""
         # A table and its history have the same changes.
         self._plans[plan.source] -= 1
         take = self._new.get if self._plans[plan.source] else self._new.pop

@@ -72,7 +72,10 @@ from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """Add the mirror file's target name and hash setting to a column (G-120, G-121); *salted* identifies the salt."""
+    """Add the target name and the hash setting of the mirror file to a column (G-120, G-121).
+
+    *salted* identifies the salt of the hashes.
+    """
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
@@ -161,7 +164,7 @@ class TableColumns:
 
     @property
     def unverified(self) -> dict[str, str]:
-        """Columns whose unchanged rows may differ from the source, each with the position since which."""
+        """Columns that may differ from the source in rows that did not change since a position, with this position."""
         retyped = {name: one for one in self._retyped for name in one.columns}
         verdicts = {**moved(_of_changes(self._same_case), self._state.keys), **retyped, **self._added}
         return {name: _position(verdict.at or "") for name, verdict in verdicts.items()}

@@ -80,7 +80,10 @@ class Contradicted(NamedTuple):
 
 
 def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
-    """Search these key buckets; None if nothing is wrong. The batch is 0 if a file is unreadable."""
+    """Search the task's key buckets; None if there is no contradiction.
+
+    If a file is unreadable, the result has batch 0.
+    """
     rows = log_rows(task.root, task.files)
     wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == task.source) & pc.field("key").is_valid()
     bucket = pc.field("bucket")

@@ -52,7 +52,7 @@ CheckTask = Sequence[tuple[CheckedTable, ListedFile]]
 
 
 def read_contents(zone: ZoneAddress, task: CheckTask) -> list[tuple[str, FileContent]]:
-    """Read every file of the task; returns pairs of table id and content. An error is part of the content."""
+    """Read every file of the task; returns pairs of table id and content, which includes errors of reading."""
     store = open_store(zone)
     return [(table.table_id, _content(store, table, listed)) for table, listed in task]
 

@@ -58,7 +58,7 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
 
 
 def log_behind(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """An error if the change log lacks batches that tables need, else None. It stops nothing."""
+    """An error, which the caller may raise, if the change log lacks batches that tables need; else None."""
     m = t.mirror.c
     committed = t.first(ledger, sa.select(m.committed).where(m.name == mirror.name)) or 0
     if not (needing := _missing_in_log(mirror, ledger, committed)):

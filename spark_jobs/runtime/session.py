@@ -1,4 +1,4 @@
-"""Provides a job's Spark session: the running one, a new one with the needed settings, or one of a Connect server."""
+"""Provides a job's Spark session: the running session, a new session, or a session of a Spark Connect server."""
 
 from __future__ import annotations
 
