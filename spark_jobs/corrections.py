@@ -1,4 +1,4 @@
-"""Spark job ``corrections``: reads the rows that a proof found to differ from the source, into the change log.
+"""Spark job ``corrections``: reads the rows that a proof found different again, from the source into the change log.
 
 ``spark-submit spark_jobs/corrections.py MIRROR.yaml --proof ID --approved-by NAME --why TEXT``, or :func:`correct` in a
 running Spark session. The next tick publishes the logged rows.
@@ -46,7 +46,7 @@ class Corrected(NamedTuple):
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
-    """Read the rows that a proof found to differ from the source, as they are now, into the change log.
+    """Read the rows that a proof found different again: their present values, from the source into the change log.
 
     A second call for the same proof is refused (``REPAIR_REFUSED``).
     """

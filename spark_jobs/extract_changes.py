@@ -221,7 +221,7 @@ def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: arg
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
-    """The backfill that the arguments ask for, or None if they name no interval.
+    """The backfill that the arguments ask for, or None if the arguments name no interval.
 
     Raises ``ARGUMENT_INVALID`` if an argument of the interval is wrong.
     """

@@ -88,7 +88,7 @@ class Proved(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The exit code: "differs" if any table does, else "not proved" if any is not, else 0: all tables are equal."""
+        """The exit code: 7 if a table differs, else 5 if a table could not be proved, else 0: all tables are equal."""
         verdicts = {table["verdict"] for table in self.tables.values()}
         if ProofVerdict.DIFFERENT in verdicts:
             return Exit.NOT_EQUAL
@@ -339,7 +339,7 @@ class _Proving:
         case.scope = case.scope.covering(case.source.split)
         horizon, known = self._reader.mirror_horizon(), case.scope.known
         if known is not None and horizon is not None and horizon.dropped > known.batch:
-            return  # the log no longer has all changes since the last proof
+            return  # the change log no longer has all changes since the last proof
         if self._asked.is_routine:
             keys = keys_to_ask(self._spark, self._reader, self._log_root, case.state, case.source, case.scope)
             rotation = Rotation(timedelta(days=days), self._mirror.prove.runs_from(self._now))
@@ -443,7 +443,7 @@ class _Proving:
             dropped = 0 if horizon is None else horizon.dropped
             reached = self._reader.highest(source, dropped).values() if dropped else ()
             if any(text >= case.source.since for text in reached):
-                return None  # the log no longer shows which keys were changed since the export
+                return None  # the change log no longer shows which keys were changed since the export
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
         changes = LoggedChanges.since(self._reader, self._log_root, source, since.batch, reaching)
         if changes.files and not case.table.key:

@@ -62,8 +62,8 @@ def _published(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequen
 def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None) -> Published | None:
     """Publish in the process that has just read, if there is little to publish; None if publishing may take long.
 
-    This saves starting a publish job. After an error here the function returns None too: the publish job of the same
-    run tries again and reports the error.
+    Publishing in the same process saves starting a publish job. After an error the function returns None too: the
+    publish job of the same run then tries again and reports the error.
     """
     reader = LedgerReader(ledger, mirror.name)
     tables = [t for s, t in reader.tables().items() if is_chosen(s, only)]

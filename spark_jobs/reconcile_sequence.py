@@ -1,4 +1,4 @@
-"""Spark job: the deep check of a mirror; it compares file contents, ledger and change log.
+"""Spark job: the deep check of a mirror, which compares file contents, ledger and change log.
 
 ``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
 Spark session. The check changes only the ledger: it records the stop of each table that differs, and the evidence in
@@ -90,7 +90,7 @@ def reconcile_deep(
     contents = _read_files(mirror, spark, [records[source] for source in chosen])
     found = [finding for source in chosen for finding in check_table(records[source], contents[source])]
     state = read_log_state(log_place(mirror), spark, known.waiting.keys())
-    # Read after the log: what it holds beyond this was never given out by this ledger.
+    # Read after the change log: a batch in the change log above this number is not from this ledger.
     now = reader.mirror()
     in_log = check_log(replace(known, newest=max(now.committed, now.open_batch or 0)), state)
     found += [finding for finding in in_log if finding.table in (None, *chosen)]

@@ -60,7 +60,7 @@ QUIET = timedelta(minutes=10)
 """A full load without a new row for so long counts as ended, if no later change proves it."""
 
 FOLLOWED = having(Trait.FOLLOWED)
-"""Stop codes after which the table may be rebuilt from the log with the present columns."""
+"""Stop codes after which the table may be rebuilt from the change log with the present columns."""
 
 
 class Reloaded(NamedTuple):
@@ -129,7 +129,7 @@ def reload_table(
 
     def rebuild() -> str:
         stopped.clear()
-        # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
+        # A table that begins with a Qlik full load in the change log has no initial load (G-125).
         loads = LedgerReader(ledger, mirror.name).tables(source)[source].start.load_state != "none"
         if loads:
             done = load(mirror, ledger, spark, [source])
@@ -209,7 +209,7 @@ class _Stopped:
                 return
             newest = self._reader.mirror().committed
             if refused and declared.source not in self._reader.contents({declared.source: newest - 1}, newest):
-                return  # the log has nothing more than at the last look
+                return  # the change log has no more batches than at the last look
         reason = accepted or Reason(self.approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
         try:
             if accepted is None and not self._may_begin("on_reload", self._mirror.publish.reloads_per_day):

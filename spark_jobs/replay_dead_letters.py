@@ -1,8 +1,8 @@
 """Spark job: decodes open dead letters again, with the present decoder and settings, into a separate batch.
 
 ``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
-:func:`replay_letters`. Each decoded row keeps the position of its message, so an old row never replaces a newer row
-(I17).
+:func:`replay_letters` in a running Spark session. Each decoded row keeps the position of its message, so an old row
+never replaces a newer row (I17).
 """
 
 from __future__ import annotations

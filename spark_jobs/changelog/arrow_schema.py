@@ -54,4 +54,4 @@ HELD_SCHEMA = pa.schema(
         if field.name != "batch"
     ]
 )
-"""Rows of the log before they are written: without their batch, and with :data:`CODED` dictionary-encoded."""
+"""Rows of the change log before they are written: without the batch, and with :data:`CODED` dictionary-encoded."""

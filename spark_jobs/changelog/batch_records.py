@@ -32,7 +32,7 @@ def write_record(root: Place, number: int, ranges: str, manifest: str) -> None:
     content = json.dumps({**sealed, "at": datetime.now(UTC).isoformat()}, ensure_ascii=False).encode()
     if isinstance(place, Path):
         make_folders(str(place.parent))
-        # Atomic: after a crash only another name exists. On disk before the log's commit.
+        # Atomic: after a crash only another name exists. On disk before the change log's commit.
         written = place.with_name(f".{place.name}.{uuid4().hex}")
         with written.open("xb") as sink:
             sink.write(content)

@@ -131,7 +131,7 @@ class ChangeLog:
                 uri,
                 pa.schema([*LOG_SCHEMA, pa.field(BLOCK, pa.int32())]),
                 mode="ignore",
-                name=self._mirror,  # the creator of the log owns it: only one of two creates version 0
+                name=self._mirror,  # the creator of the change log owns it: only one of two creates version 0
                 partition_by=[BLOCK],
                 configuration=_CONFIGURATION,
                 storage_options=options,

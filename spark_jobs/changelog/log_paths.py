@@ -9,7 +9,7 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 
 BLOCK = "batch_block"
-"""The partition column of the log."""
+"""The partition column of the change log."""
 
 
 def file_path(batch: int, attempt: str, index: int, one_try: str) -> str:

@@ -19,7 +19,7 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 """Operations of a change. ``KEY_LEFT`` is the DELETE half of a key change (G-03); its UPSERT half is an ``UPDATE``."""
 
 BATCHES_PER_BLOCK = 100
-"""The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops complete blocks."""
+"""The change log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``: maintenance drops complete blocks."""
 
 TRANSACTION_COLUMNS = ("committed", "transaction")
 """The columns with time and id of a change's transaction; NULL unless the mirror asks for them."""

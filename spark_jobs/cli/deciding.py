@@ -58,7 +58,7 @@ def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
 
 
 def accept_schema(arguments: argparse.Namespace) -> Exit:
-    """Record that columns were dropped at the source, or that one was renamed."""
+    """Record that columns were dropped at the source, or that a column was renamed."""
     if arguments.dropped is not None:
         # A line end behind each, as a name may have a comma.
         return decided(arguments, subject="".join(f"{name}\n" for name in arguments.dropped))
@@ -74,7 +74,7 @@ def accept_reload(arguments: argparse.Namespace) -> Exit:
 
     mirror, ledger = _opened(arguments)
     source, request = arguments.table, request_of(arguments)
-    # A table that the ledger does not know yet has nothing in the log; the decision refuses it.
+    # A table that the ledger does not know yet has nothing in the change log; the decision refuses it.
     is_known = source in LedgerReader(ledger, mirror.name).tables(source)
     if is_known and answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
         came_again(mirror, ledger, declared_table(mirror, source))

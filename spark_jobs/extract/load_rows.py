@@ -43,8 +43,8 @@ def judge_loads(
         root: the change log's folder.
         table: the source table, as the change log has it.
         fresh: the batch's files with rows of the table.
-        earlier: files of earlier batches that may hold rows of its load.
-        newest: the load with which the table begins; rows of earlier loads do not count (G-125).
+        earlier: files of earlier batches that may have rows of the table's full load.
+        newest: the full load with which the table begins; rows of earlier full loads do not count (G-125).
     """
     import duckdb
 
@@ -105,8 +105,8 @@ def repeated_load(
         root: the change log's folder.
         table: the source table, as the change log has it.
         fresh: the batch's files with rows of the table.
-        earlier: files of earlier batches that may hold rows of its load.
-        newest: as for :func:`judge_loads`.
+        earlier: files of earlier batches that may have rows of the table's full load.
+        newest: the full load with which the table begins; rows of earlier full loads do not count (G-125).
     """
     import duckdb
 

@@ -168,7 +168,7 @@ def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
     """Refuse to continue a load after its settings or salt changed: its later files would not fit the earlier ones."""
     if table.initial_load is None or plan.settings != settings_of(table):
         raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, next_step="put them back as they were, or reset the table")
-    # What goes through the log is hashed when it is published, all of it by one salt.
+    # Rows that go through the change log are hashed when they are published, all with one salt.
     begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
     salt = mirror.salt() if begun_with else None
     if begun_with and (salt is None or begun_with != {salt.check}):

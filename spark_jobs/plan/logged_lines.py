@@ -24,7 +24,7 @@ from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, is_lar
 from spark_jobs.sources.sql_server.types import converter
 
 Line = Mapping[str, Any]
-"""A row of the log with its ``order``, a text that sorts by position over all epochs."""
+"""A row of the change log with its ``order``, a string that sorts by position over all epochs."""
 
 KeyChangePlace = tuple[str, str]
 """Epoch and position of a key change, without the last number, which differs between its two halves."""

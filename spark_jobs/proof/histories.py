@@ -99,7 +99,7 @@ def contradictions(table: Target, history: Target, shape: Shape, *, has_versions
 
 
 _SPELLED = ("int", "string", "date", "decimal")
-"""The types of key columns that the log spells as the target's values are spelled here."""
+"""The types of key columns whose values have the same form in the change log and in the found keys."""
 _REDUCED = (
     pa.field("content", pa.struct([pa.field("low", pa.uint64()), pa.field("high", pa.uint64())])),
     pa.field("log_position", pa.string()),

@@ -26,7 +26,7 @@ from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 _ASKED_BY_KEY = {*INTEGERS, *TEXTS, "decimal", "date", "uniqueidentifier"}
-"""Types of key columns whose values the log spells so that a database finds exactly the same value."""
+"""Types of key columns whose values the change log has in a form by which a database finds exactly the same value."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class OfRanges(Part):
 
     @property
     def column(self) -> str:
-        """As :class:`Part`."""
+        """The split column, whose value shows the range of a row."""
         return self.shape.split or ""
 
     def may_hold(self, lowest: Any, highest: Any) -> bool:
-        """As :class:`Part`."""
+        """Return whether a value between *lowest* and *highest* is in one of the ranges."""
         borders = self.shape.borders
         return any(
             (number == 0 or borders[number - 1] <= highest) and (number == len(borders) or lowest < borders[number])
@@ -50,7 +50,7 @@ class OfRanges(Part):
         )
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """As :class:`Part`."""
+        """Return the rows that are in one of the ranges."""
         wanted = np.zeros(self.shape.ranges, bool)
         wanted[sorted(self.ranges)] = True
         return rows.filter(pa.array(wanted[self.shape.range_of(rows[self.column])]))
@@ -82,16 +82,16 @@ class OfKeys(Part):
 
     @property
     def column(self) -> str:
-        """As :class:`Part`."""
+        """The first key column."""
         return self.shape.keys[0]
 
     def may_hold(self, lowest: Any, highest: Any) -> bool:
-        """As :class:`Part`."""
+        """Return whether the first key column of one of the keys has a value between *lowest* and *highest*."""
         at = bisect_left(self._sorted, lowest)
         return at < len(self._sorted) and bool(self._sorted[at] <= highest)
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """As :class:`Part`."""
+        """Return the rows that have one of the keys."""
         rows = rows.filter(pc.is_in(rows[self.column], value_set=self._keys[self.column].combine_chunks()))
         if len(self.shape.keys) == 1 or not rows.num_rows:
             return rows
@@ -99,12 +99,12 @@ class OfKeys(Part):
         return rows.filter(pc.is_in(hashes, value_set=pa.array(self._hashes)))
 
     def may_be_among(self, keys: pa.Table) -> bool:
-        """As :class:`Part`."""
+        """Return whether one of *keys* is a key of this part."""
         columns = tuple(column for column in self.shape.columns if column.name in self.shape.keys)
         return bool(self.rows(fitted(keys, replace(self.shape, columns=columns))).num_rows)
 
     def texts(self, hashes: npt.NDArray[np.uint64]) -> pa.Array | None:
-        """As :class:`Part`."""
+        """Return the encoded key for each of *hashes*, the first halves of hashes of keys in this part."""
         order = np.argsort(self._hashes)
         return self._encoded.take(pa.array(order[np.searchsorted(self._hashes, hashes, sorter=order)]))
 
@@ -120,7 +120,7 @@ class OfKeys(Part):
 
     @cached_property
     def _encoded(self) -> pa.Array:
-        # By the types of now: the log may have spelled a key when its column was of another one.
+        # By the present types: the change log may have a key from a time when its column had another type.
         return key_texts(self._keys, self.shape)
 
     @cached_property

@@ -45,11 +45,11 @@ class PublishedRows(Side):
     size = 0
 
     def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
-        """As :class:`Side`."""
+        """Read the rows, or at least the rows of *part*; yield what *work* computes from them."""
         return work([self.table])
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        """As :class:`Side`."""
+        """A DataFrame of what *work* computes from the rows, or at least from the rows of *part*."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         table = self.table

@@ -191,7 +191,7 @@ class ExportSource(Source):
         return chain.from_iterable(tasks)
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        """As :class:`Side`; all rows are read, because an export has no ranges."""
+        """A DataFrame of what *work* computes from all rows, whatever *part* is, because an export has no ranges."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)

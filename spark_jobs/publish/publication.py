@@ -156,7 +156,7 @@ class Preparation:
         state, epochs = known.state, known.epochs
         keys_of_rows = self._declared[state.source].keys_of_rows
         generation = state.row.generation if keys_of_rows is None else LOGGED_GENERATION
-        # What the load of an earlier generation left in the log is read past, with the batch that holds it.
+        # Rows that an initial load of an earlier generation left in the change log are skipped, with their batch.
         arrived = [part for part in new.arrived if is_of_generation(part.epoch, generation)]
         unknown = sorted({part.epoch for part in arrived} - epochs.keys())
         if unknown:
@@ -201,7 +201,7 @@ class Preparation:
         return 0 if horizon is None else horizon.dropped
 
     def _history(self, known: _Known, highest: Mapping[str, str], lowest: str) -> tuple[str, ...]:
-        """The log files with published changes that are as new as the oldest new transaction, *lowest*.
+        """The files of the change log with published changes that are as new as the oldest new transaction, *lowest*.
 
         Older changes cannot matter, because every new change is newer than them.
         """

@@ -37,7 +37,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Refuse an empty ledger over published files (``LEDGER_LOST``), or a log that ends early (``LOG_DAMAGED``)."""
+    """Raise ``LEDGER_LOST`` for an empty ledger over published files, ``LOG_DAMAGED`` for a change log without its end."""
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c
