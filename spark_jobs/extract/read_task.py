@@ -320,7 +320,8 @@ def join_pieces(task: JoinTask) -> Part:
 def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
     """The pieces of split messages; *wanted* names the files of the change log to read for each message.
 
-    Other files may contain pieces that were joined before; a repeated piece must not be joined with those.
+    Other files may contain pieces that were joined before; a repeated piece must not be joined with pieces that were
+    joined before.
     """
     if not wanted:
         return {}

@@ -165,7 +165,7 @@ OTHER_SETTINGS = "the settings of its initial load are not those with which the 
 
 
 def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse to continue a load after its settings or salt changed: its later files would not fit the earlier ones."""
+    """Refuse to continue a load after its settings or salt changed: later files would not fit the earlier files."""
     if table.initial_load is None or plan.settings != settings_of(table):
         raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, next_step="put them back as they were, or reset the table")
     # Rows that go through the change log are hashed when they are published, all with one salt.
@@ -209,7 +209,7 @@ def pieces_of(chunk: Any) -> tuple[Piece, ...]:
 def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
     """About how many bytes are left to load.
 
-    For a database table, it is the size of the entire table, or the maximum if the size is unknown.
+    For a database table, the result is the size of the entire table, or the maximum if the size is unknown.
     """
     load = table.initial_load
     if isinstance(load, JdbcLoad):
@@ -284,7 +284,7 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
     """Refuse ``handover: quiesced`` in the mirror file if changes of the table were already logged (G-127).
 
-    It is refused only for loads from a database, or after a reset of the table.
+    An initial load with this setting is refused if it reads a database, or after a reset of the table.
     """
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:

@@ -1,4 +1,4 @@
-"""Converts log rows of one table into changes for the plan rule, and completed changes back into log rows.
+"""Converts logged rows of one table into changes for the plan rule, and completed changes back into logged rows.
 
 :mod:`open_mirroring.changes.completion` decides how a partial row is completed (C-44, K-23, G-04).
 """
@@ -52,7 +52,7 @@ def is_partial(line: Line, plan: TablePlan) -> bool:
 
 
 def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft | None = None) -> Logged:
-    """Convert a log row into a change for the plan rule; *handle* is a number by which the caller finds the row.
+    """Convert a logged row into a change for the plan rule; *handle* is a number by which the caller finds the row.
 
     *left* has the key that each moved row had before.
     """

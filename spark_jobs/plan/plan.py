@@ -46,9 +46,14 @@ def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> Pla
     """Plan the *new* changes of one table and the earlier changes that waited; convert published rows to their types.
 
     A change whose values do not fit the types becomes a dead letter: its key is decided again without this change, so
-    the result does not depend on where batches begin (G-09). Raises PlanStop with ``IDENTITY_CONFLICT`` (G-02),
-    ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01), ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115) or
-    ``LATE_BELOW_HORIZON`` (G-05).
+    the result does not depend on where batches begin (G-09).
+
+    Raises PlanStop with ``IDENTITY_CONFLICT`` if two changes have the same position and key, but different values
+    (G-02); ``KEYLESS_CHANGE`` for an update or delete in a table without a key (F-12); ``EPOCH_UNKNOWN`` for a change
+    of an unknown epoch (G-01); ``ROW_INCOMPLETE`` if no earlier change has the missing columns of a row (G-04);
+    ``SWAP_POSSIBLE`` if it is unknown whether a key still has a row after one row left the key and another took it
+    (G-115); ``LATE_BELOW_HORIZON`` if a change came so late that the change log may lack changes to compare it with
+    (G-05).
     """
     planning = _Planning(plan, new, counting)
     for stage in _STAGES:

@@ -117,8 +117,7 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """The changes that count for the table's present generation, each with ``order``, a string that sorts by position.
 
     Raises PlanStop with ``EPOCH_UNKNOWN`` for a change of an unknown epoch (G-01), ``KEYLESS_CHANGE`` for an update or
-    delete without a key (F-12), ``RELOAD_SEEN`` for a row of which it is unclear whether the newest full load has it
-    (G-125).
+    delete in a table without a key (F-12), ``RELOAD_SEEN`` if a Qlik task reloaded the table (G-125).
     """
     for stage in _STAGES:
         changes = stage(plan, changes)

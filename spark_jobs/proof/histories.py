@@ -143,7 +143,7 @@ class LogOfHistory(NamedTuple):
     history: TableState
 
     def explain(self, found: pa.Table, shape: Shape, batch: int) -> WrongKeys:
-        """Leave out contradictions that later changes explain; both tables have all changes up to *batch*."""
+        """Leave out contradictions that logged changes explain; both tables have all changes up to *batch*."""
         if not found.num_rows:
             return WrongKeys({}, found, ())
         salted = self.table.columns.salted

@@ -50,7 +50,7 @@ class LoggedChanges:
         return cls(root, files, chosen, sum(part.rows for part in contents))
 
     def keys(self, spark: SparkSession, among: pa.Array | None = None) -> pa.Array:
-        """The keys of the changes, each once; only keys that are *among* the given ones, if any are given."""
+        """The keys of the changes, each once; if *among* is given, only keys that are in *among*."""
         size = self.rows * ROW_BYTES
         tasks = min(len(self.files), tasks_wanted(spark, size, _TASKS_PER_CORE))
         look = partial(_keys, self.root, self.chosen, among)

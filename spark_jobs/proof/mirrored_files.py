@@ -167,8 +167,8 @@ class Target(Side):
 def tables_place(mirror: Mirror) -> Place:
     """Where the mirrored tables are: the place in the mirror file, else the mirrored database's folder in OneLake.
 
-    Raises ``CONFIG_INVALID`` if the mirror file names no such place; ``PLACE_MISSING`` if it does not exist; and the
-    errors of the storage and the Fabric API.
+    Raises ``CONFIG_INVALID`` if the landing zone is not in OneLake and the mirror file does not name the place of the
+    tables; ``PLACE_MISSING`` if the named folder does not exist; and the errors of the storage and the Fabric API.
     """
     if mirror.landing_zone.tables is not None:
         root = folder_place(mirror, mirror.landing_zone.tables)

@@ -33,7 +33,7 @@ class PublishedRows(Side):
     """The rows of some keys as they are after all published files are applied.
 
     Attributes:
-        seen: the keys that a published file contains which is still in the landing zone.
+        seen: the keys in those published files that are still in the landing zone.
         is_complete: whether all files since the first are still in the landing zone, or all keys were seen.
     """
 

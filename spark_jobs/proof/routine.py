@@ -66,7 +66,7 @@ class Scope:
         return self.ranges == frozenset() and self.keys is None
 
     def part(self, shape: Shape) -> OfRanges | None:
-        """The ranges to compare; None: all rows."""
+        """The ranges to compare, as a part of the table; None to compare all rows."""
         return None if self.ranges is None else OfRanges(shape, self.ranges)
 
     def covering(self, split: Split | None) -> Scope:

@@ -224,7 +224,10 @@ def source_side(
     streamed: Mapping[str, str] = MappingProxyType({}),
     borders: Sequence[str] | None = None,
 ) -> Source:
-    """Open the source's side of a table. Raises ``CONFIG_INVALID``, and the errors of the source.
+    """Open the source's side of a table.
+
+    Raises ``CONFIG_INVALID`` if the mirror file does not say where the source's rows can be read, and the errors of the
+    source.
 
     Columns in *gone* were dropped and may be missing. *streamed* are the columns' types in changes, which show how many
     digits a value has (G-114). *borders* divide the ranges; None to choose them by the source's rows.

@@ -37,7 +37,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Raise ``LEDGER_LOST`` for an empty ledger over published files, ``LOG_DAMAGED`` for a change log without its end."""
+    """Raise ``LEDGER_LOST`` if the ledger lacks what is published or logged; ``LOG_DAMAGED`` if the log ends early."""
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c
