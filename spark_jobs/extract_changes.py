@@ -62,7 +62,7 @@ class Extracted(NamedTuple):
 
 
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
-    """Bind, write, seal and commit one batch; a batch that an earlier run left open is finished first.
+    """Read one batch from the source into the change log; a batch that an earlier run left open is finished first.
 
     Up to three more batches come before the batch of new messages: dead letters of tables whose key was corrected in
     the mirror file are decoded again (G-69); then the messages in the interval of the *backfill* that were never read,

@@ -46,8 +46,9 @@ _FILE_OPTIONS: dict[str, Any] = {
 class WaitingPieces(NamedTuple):
     """Logged messages that wait for the same other message, and the files of the change log that contain them.
 
-    If they are the pieces of a split message, *epoch* and *pos* are the position of the split message. If they wait for
-    the structure of a table, they have no common position, and *epoch* and *pos* are empty.
+    If the messages are pieces of a split message, *epoch* and *pos* are the position of the split message. If the
+    messages wait for the structure of a table, *epoch* and *pos* are empty, because the messages have no common
+    position.
     """
 
     epoch: str

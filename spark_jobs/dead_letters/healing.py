@@ -143,7 +143,7 @@ class _Search:
     def healed(
         self, rows: Sequence[_Stale], untyped: Iterable[tuple[str, str, str | None]]
     ) -> tuple[set[LetterPlace], int]:
-        """The dead letters whose rows all have a later change; and the batch up to which the others were searched."""
+        """The dead letters whose rows all have a later change; and the batch up to which later changes were sought."""
         state, published = self.state, self.state.row.published_batch
         generation = state.row.generation
         ordinals = self.reader.epochs([state.id]).get(state.id, {})

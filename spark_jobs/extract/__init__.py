@@ -1,1 +1,1 @@
-"""Reads the source into the change log, batch by batch: binds ranges, reads them in workers, commits."""
+"""Reads the source into the change log, batch by batch: assigns ranges of the source, reads them."""

@@ -1,4 +1,4 @@
-"""Finds structure ids whose messages were decoded for one table before their topic announced another table.
+"""Finds structure ids that were decoded for one table before their topic announced them for another table.
 
 A structure id is valid only in the topic that announces it, and another topic may use the same id for another table
 (K-06). So the ledger keeps which ids a topic used before the topic announced them (K-85).

@@ -1,6 +1,6 @@
 """Finds names, keys and columns of tables whose messages a batch contains for the first time (G-70).
 
-The batch is read a second time to find them, but only if a new table matches a pattern in the mirror file.
+The batch is read a second time for this search, but only if a new table matches a pattern in the mirror file.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Part:
 
 
 def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
-    """Merge the results of all tasks into one manifest; *partitions*: how many the source has with changes."""
+    """Merge the results of all tasks into one manifest; *partitions* is the number of partitions with changes."""
     counts = Counter[str]()
     for part in parts:
         counts.update(part.counts)

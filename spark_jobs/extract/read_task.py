@@ -1,4 +1,4 @@
-"""Runs in a worker: reads bound ranges, decodes messages, joins split messages, writes files of the change log.
+"""Runs in a worker: reads ranges of the source, decodes messages, joins split ones, writes the change log's files.
 
 If the transport numbers its messages, the task notes the numbers of the messages that it read, so that a missing
 message is noticed.
@@ -137,7 +137,7 @@ class LogTarget:
 
 @dataclass(frozen=True)
 class ReadTask:
-    """Some of a batch's bound ranges, to be read and decoded by one worker."""
+    """Some of the ranges of the source that a batch consists of, to be read and decoded by one worker."""
 
     ranges: tuple[BoundRange, ...]
     format: Format
@@ -200,7 +200,7 @@ class Decoding:
             self._decode(block.messages(left))
 
     def take_range(self, source: MessageTransport, bound: BoundRange) -> None:
-        """Decode the messages of one bound range and write their rows."""
+        """Decode the messages in one range of the source and write their rows."""
         self._places.begin(bound, source.numbering)
         blocks = None if self._fast is None or self._watched else source.blocks(bound)
         if self._fast is None or blocks is None:

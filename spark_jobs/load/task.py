@@ -159,8 +159,8 @@ def load_export_chunk(
 ) -> LoadedChunk:
     """Stage one chunk of an export.
 
-    Secrets are in *zone*, *salt* and *exports*, which Spark sends with the function, and not in *task*: Spark stores
-    tasks in files.
+    *zone*, *salt* and *exports* may contain secrets. Spark sends them with the function and not in *task*, because
+    Spark stores tasks in files.
     """
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
     return load_chunk(zone, salt, task.chunk, rows, task.target)

@@ -1,4 +1,4 @@
-"""Finds the keys of a table whose newest change is certainly the one to publish, without asking for each key.
+"""Finds the keys of a table whose newest change is certainly published, without calling the plan rule for each.
 
 :func:`open_mirroring.changes.plan_rule.plan_key` is the rule that decides for each key; calling this function for every
 key would be slow. The newest change of a key is certain if all of these hold: all changes of the key are above the

@@ -49,7 +49,7 @@ class TableWork(Protocol):
 
     @property
     def kind(self) -> Literal["changes", "load"]:
-        """The kind of intents that this job opens and finishes."""
+        """The kind of intents (publications that the ledger recorded) that the job opens and finishes."""
         ...
 
     def find(self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ class TableWork(Protocol):
         ...
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Compute the rows of the open intents, and create their staged files."""
+        """Compute the rows of the tables' open *intents* (publications), and create their staged files."""
         ...
 
 

@@ -97,8 +97,8 @@ class StagedTable(NamedTuple):
 def stage(log_root: Place, zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not affect the others.
 
-    The secrets *zone* and *salt* are sent with the function and not in *task*, because Spark keeps tasks in a file for
-    a moment. A table's files are uploaded while the next tables are planned.
+    *salt* is a secret, which is sent with the function and not in *task*, because Spark keeps tasks in a file for a
+    moment. A table's files are uploaded while the next tables are planned.
     """
     # Names are used once: a task that Spark repeats, for its worker died, finds those of the first try taken.
     attempt, store, log = uuid4().hex, open_store(zone), _Log(log_root, task)

@@ -37,7 +37,11 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Raise ``LEDGER_LOST`` if the ledger lacks what is published or logged; ``LOG_DAMAGED`` if the log ends early."""
+    """Raise an error if the ledger or the change log has lost something that the other of the two still knows.
+
+    The error is ``LEDGER_LOST`` if the ledger lacks published files or logged batches, ``LOG_DAMAGED`` if the change
+    log lacks batches that the ledger knows and tables need.
+    """
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c
