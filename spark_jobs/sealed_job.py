@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Decrypt and run the job, and record its end; returns 0, or the exit code of an error that prevented it."""
+    """Decrypt and run the job, and record its end; returns 0, or an error's exit code if nothing could be recorded."""
     parser = argparse.ArgumentParser(prog="sealed_job")
     parser.add_argument(
         "key_file", help="the file with the key, which the cluster provides; in Fabric a vault's secret"

@@ -69,7 +69,7 @@ class ChangeLog:
         self._open()
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
-        """Add the manifest's files in one commit on top of the version that :meth:`open` read last.
+        """Add the manifest's files in one commit, based on the version of the change log that :meth:`open` read last.
 
         Raises ``LOG_DAMAGED`` if the size or content of a file does not match the manifest.
         """

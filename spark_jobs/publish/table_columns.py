@@ -159,7 +159,7 @@ class TableColumns:
 
     @cached_property
     def _logged_history(self) -> ColumnHistory:
-        """The same, under the names with which rows were logged."""
+        """Which columns were dropped or were added again, under the names with which rows were logged."""
         return self._history(_of_changes(self._same_case))
 
     @property

@@ -25,7 +25,10 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What a worker needs to know of a table; a file has a beginning of the list *columns*, in this order."""
+    """What a worker needs to know of a table.
+
+    Each file must have the first columns of *columns*, in this order; an older file may lack the last columns.
+    """
 
     table_id: str
     folder: str
