@@ -140,7 +140,10 @@ class TableColumns:
 
     @cached_property
     def former(self) -> Sequence[FormerColumn]:
-        """How columns of earlier rows are read: as recorded at the first publication, before it as logged (G-66)."""
+        """How columns of earlier rows are read (G-66).
+
+        The ledger records this with the first publication; before the first publication, the logged rows show it.
+        """
         state = self._state
         if not state.is_beginning or state.start.load_state != "none" or self._declared.complete_rows:
             return self._records.former
