@@ -1,7 +1,7 @@
-"""Spark job ``corrections``: logs the rows that a proof found to differ, read from the source again.
+"""Spark job ``corrections``: reads the rows that a proof found different again, from the source into the change log.
 
 ``spark-submit spark_jobs/corrections.py MIRROR.yaml --proof ID --approved-by NAME --why TEXT``, or :func:`correct` in a
-running session. The next tick publishes the logged rows.
+running Spark session. The next tick publishes the logged rows.
 """
 
 from __future__ import annotations
@@ -34,19 +34,22 @@ if TYPE_CHECKING:
 
 
 class Corrected(NamedTuple):
-    """The result: the number of keys now in the log, or why the rows could not be read yet."""
+    """The result: the number of keys now in the change log, or why the rows could not be read yet."""
 
     keys: int
     waits: str = ""
 
     @property
     def exit(self) -> Exit:
-        """On hold if the rows could not be read yet."""
+        """The exit code: on hold if the rows could not be read from the source yet, else done."""
         return Exit.ON_HOLD if self.waits else Exit.DONE
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
-    """Log the rows that a proof found to differ, as the source has them now; once a proof (``REPAIR_REFUSED``)."""
+    """Read the rows that a proof found different again: their present values, from the source into the change log.
+
+    A second call for the same proof is refused (``REPAIR_REFUSED``).
+    """
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
     recorded = proofs.find(proof_id)
     states = {state.id: state for state in reader.tables().values()}

@@ -1,7 +1,7 @@
 """Spark job: reads everything new at the source into the change log, as one batch in one commit.
 
-``spark-submit spark_jobs/extract_changes.py MIRROR.yaml``, or :func:`extract` in a running session. The next run
-finishes the batch that a killed run left open, so nothing is read twice or left out.
+``spark-submit spark_jobs/extract_changes.py MIRROR.yaml``, or :func:`extract` in a running Spark session. The next run
+finishes the batch that a killed run left open, so no message is read twice or left out.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ log = logging.getLogger(__name__)
 class Extracted(NamedTuple):
     """The result of a run: the newest completed batch (None: nothing to read), and its messages by outcome.
 
-    *waiting_files* are incomplete files; *withheld* are those that contain something already, *overdue* those that were
-    not written to for long. *joined* are tables that joined by a pattern (G-70). *gone* is what a backfill should have
-    read again, but the source no longer has. The job fills *losses*, *loss_report* (a loss report) and *published*;
-    :func:`extract` leaves them empty.
+    *waiting_files* are source files that are still incomplete, *withheld* the incomplete files that already contain
+    messages, *overdue* the incomplete files that nothing was written to for long. *joined* are tables that joined by a
+    pattern such as ``dbo.*`` (G-70). *gone* is what a backfill should have read again, but the source no longer has.
+    The job fills *losses* (by table), *loss_report* (dead letters and ignored tables) and *published*; :func:`extract`
+    leaves these three empty.
     """
 
     batch: int | None
@@ -61,10 +62,11 @@ class Extracted(NamedTuple):
 
 
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
-    """Bind, write, seal and commit one batch; a batch that an earlier run left open is finished first.
+    """Read one batch from the source into the change log; a batch that an earlier run left open is finished first.
 
-    Before that, dead letters of tables whose key was corrected are decoded again, as a batch of their own (G-69). A
-    *backfill* comes next: one batch of what was never read of its interval, and one of what is read again.
+    Up to three more batches come before the batch of new messages: dead letters of tables whose key was corrected in
+    the mirror file are decoded again (G-69); then the messages in the interval of the *backfill* that were never read,
+    and then those in its interval that are read a second time.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
@@ -219,7 +221,10 @@ def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: arg
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
-    """The backfill that the arguments ask for; None without an interval. Raises ``ARGUMENT_INVALID``."""
+    """The backfill that the arguments ask for, or None if the arguments name no interval.
+
+    Raises ``ARGUMENT_INVALID`` if an argument of the interval is wrong.
+    """
     if not (arguments.start or arguments.end or arguments.reread):
         return None
     return Backfill(parse_interval(arguments.start or "", arguments.end or ""), arguments.reread)

@@ -1,8 +1,8 @@
 """Spark job: loads the first rows of every table that has an initial load into the landing zone.
 
-The files have no row markers, so the target inserts all rows. ``spark-submit spark_jobs/initial_load.py MIRROR.yaml
-[--tables a,b]``, or :func:`load`. The next run resumes what a killed one left open. A row that cannot be loaded stops
-its table, and no other.
+The files have no row markers, so Fabric inserts all their rows. ``spark-submit spark_jobs/initial_load.py MIRROR.yaml
+[--tables a,b]``, or :func:`load` in a running Spark session. The next run continues the loads that a killed run left
+open. A row that cannot be loaded stops only its own table.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CHUNKS_PER_CORE = 2
 class Loaded(NamedTuple):
     """The result: rows loaded and new file numbers by table; tables on hold and stopped, with the reason.
 
-    *losses* are those of all tables of the mirror.
+    *losses* describes what tables lack, by table, for all tables of the mirror.
     """
 
     rows: Mapping[str, int]
@@ -64,12 +64,13 @@ def load(
 ) -> Loaded:
     """Load every table (only those in *only*, if given) that has an initial load and is not loaded yet.
 
-    Without *mirroring* the target applies nothing until all is loaded, so no table waits for its backlog (F-42).
+    *mirroring* is whether Fabric already applies files. If it is False, no table waits until Fabric has applied its
+    earlier files (F-42).
 
     Raises:
-        TerminalError: ``ARGUMENT_INVALID`` for a name in *only* that the mirror does not have.
-        TransientError: ledger, store or a source do not answer. Everything else was done first, and the next run
-            continues from there.
+        TerminalError: ``ARGUMENT_INVALID`` if *only* names a table that the mirror does not have.
+        TransientError: the ledger, the landing zone or a source does not answer. The tables that could be loaded were
+            loaded before the error is raised; the next run loads the others.
     """
     declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):

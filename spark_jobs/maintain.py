@@ -1,8 +1,8 @@
-"""Job: moves the horizon, drops older changes from the log, and removes files that nothing refers to.
+"""Job: moves the horizon, drops older changes from the change log, and removes files that nothing refers to.
 
-The horizon is the position up to which all is published for good. ``spark-submit spark_jobs/maintain.py MIRROR.yaml``,
-or :func:`maintain`. It may run next to other jobs, and be repeated. The change log is never rewritten or compacted,
-because workers read its files by their sealed names.
+The horizon of a table is the position up to which all its changes are published for good. ``spark-submit
+spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. The job may run next to other jobs, and may be repeated. The
+job never rewrites or compacts files of the change log, because workers read these files by their sealed names.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _TRIES = 3
 class Maintained(NamedTuple):
     """The result of a run.
 
-    The source may be read again from the time *horizon* on; all batches above *horizon_batch* are kept. *moved* are the
-    new horizons by table, as ``ordinal:major``; *held_by* is what prevents a later horizon. *vacuumed* counts files of
-    the log, *swept* staged files, *forgotten* entries of the ledger.
+    *horizon* is the time from which on the source may be read again. All batches above *horizon_batch* are kept.
+    *moved* has the new horizon of each table, as ``ordinal:major``: the number of the stream (one enabling of streaming
+    or one Qlik full load) and the commit in it. *held_by* is what prevents a later horizon. *vacuumed*, *swept* and
+    *forgotten* count what was removed: files of the change log, staged files, entries of the ledger.
     """
 
     horizon: datetime | None
@@ -64,7 +65,8 @@ def maintain(
 ) -> Maintained:
     """Do the maintenance that is due; *spark* is not used.
 
-    Raises ``CHANGED_MEANWHILE``, ``LOG_DAMAGED`` or ``LEDGER_LOST``.
+    Raises ``CHANGED_MEANWHILE`` if another writer changed the change log at the same time; ``LOG_DAMAGED`` if the
+    change log ends before the ledger's newest batch; ``LEDGER_LOST`` if the ledger lacks what is published or logged.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)

@@ -1,7 +1,7 @@
-"""Spark job ``prove``: compares the source's tables with the mirrored ones, row by row, and changes neither.
+"""Spark job ``prove``: compares tables of the source with the mirrored tables, row by row, and changes neither.
 
-``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running session. When a key
-counts as different is decided in :mod:`open_mirroring.protocols.proving`.
+``spark-submit spark_jobs/prove.py MIRROR.yaml [--tables a,b]``, or :func:`prove` in a running Spark session.
+:mod:`open_mirroring.protocols.proving` decides when a key counts as different.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Proved(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The exit code: a certain difference first, then anything not proved; 0 only if all are equal."""
+        """The exit code: 7 if a table differs, else 5 if a table could not be proved, else 0: all tables are equal."""
         verdicts = {table["verdict"] for table in self.tables.values()}
         if ProofVerdict.DIFFERENT in verdicts:
             return Exit.NOT_EQUAL
@@ -96,9 +96,10 @@ class Proved(NamedTuple):
 
 
 class ProofOptions(NamedTuple):
-    """Options of a run; None means the setting in the mirror file. *exports* are by source table.
+    """Options of a proof; None means the setting in the mirror file. *exports* has an export for each source table.
 
-    A *routine* run compares what is due by ``prove.cover_in_days``, other runs everything.
+    A proof that is *routine* compares what is due by ``prove.cover_in_days`` in the mirror file; any other proof
+    compares all rows.
     """
 
     exports: Mapping[str, ProofExport] | None = None
@@ -139,9 +140,10 @@ def prove(
 ) -> Proved:
     """Compare every table (only those in *only*, if given) with its source, and record the results in the ledger.
 
-    A table that cannot be compared is UNPROVEN, with a code and reason; the others go on, and its last proof is kept.
-    Raises ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` if no table can be compared; ``PLACE_MISSING``; and the errors of
-    ledger and landing zone.
+    A table that cannot be compared gets the result UNPROVEN, with a code and reason, and its last proof is kept; the
+    other tables are still compared. Raises ``ARGUMENT_INVALID`` if *only* or *asked* is wrong; ``CONFIG_INVALID`` if no
+    table can be compared; ``PLACE_MISSING`` if the place of the mirrored tables is not found; and the errors of ledger
+    and landing zone.
     """
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
@@ -337,7 +339,7 @@ class _Proving:
         case.scope = case.scope.covering(case.source.split)
         horizon, known = self._reader.mirror_horizon(), case.scope.known
         if known is not None and horizon is not None and horizon.dropped > known.batch:
-            return  # the log no longer has all changes since the last proof
+            return  # the change log no longer has all changes since the last proof
         if self._asked.is_routine:
             keys = keys_to_ask(self._spark, self._reader, self._log_root, case.state, case.source, case.scope)
             rotation = Rotation(timedelta(days=days), self._mirror.prove.runs_from(self._now))
@@ -441,7 +443,7 @@ class _Proving:
             dropped = 0 if horizon is None else horizon.dropped
             reached = self._reader.highest(source, dropped).values() if dropped else ()
             if any(text >= case.source.since for text in reached):
-                return None  # the log no longer shows which keys were changed since the export
+                return None  # the change log no longer shows which keys were changed since the export
             reaching |= {epoch: case.source.since for epoch, ordinal in epochs.items() if ordinal >= 0}
         changes = LoggedChanges.since(self._reader, self._log_root, source, since.batch, reaching)
         if changes.files and not case.table.key:

@@ -1,7 +1,7 @@
-"""Spark job: publishes the logged changes of every table that passes the gate, all tables in one application.
+"""Spark job: publishes the logged changes of every table that passes the gate (the check before publishing).
 
 ``spark-submit spark_jobs/publish_changes.py MIRROR.yaml [--tables a,b]``, or :func:`publish_and_follow` in a running
-session.
+Spark session. One Spark application publishes all tables.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 def publish_and_follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
 ) -> tuple[Published, dict[str, Reloaded]]:
-    """Publish tables, reset those that a change of structure or a new full load stopped, and publish these.
+    """Publish tables; reset tables that a change of structure or a new full load stopped, and publish the reset tables.
 
-    Returns the publication, and the resets by table. Raises the errors of :func:`~spark_jobs.publish.changes.publish`
-    and :func:`~spark_jobs.reload_table.follow`.
+    Returns what was published, and the result of each reset by table. Raises the errors of
+    :func:`~spark_jobs.publish.changes.publish` and :func:`~spark_jobs.reload_table.follow`.
     """
     published = publish(mirror, ledger, spark, only)
     if not any(is_followed(state) for state in LedgerReader(ledger, mirror.name).tables().values()):
@@ -60,9 +60,10 @@ def _published(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequen
 
 
 def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None) -> Published | None:
-    """Publish in the job that has just read, if there is little to publish; None if it may take long.
+    """Publish in the process that has just read, if there is little to publish; None if publishing may take long.
 
-    This saves starting another job. An error here is left to the run's publish job, which meets it again.
+    Publishing in the same process saves starting a publish job. After an error the function returns None too: the
+    publish job of the same run then tries again and reports the error.
     """
     reader = LedgerReader(ledger, mirror.name)
     tables = [t for s, t in reader.tables().items() if is_chosen(s, only)]

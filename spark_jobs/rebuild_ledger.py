@@ -1,7 +1,8 @@
-"""Re-creates a lost ledger, from the footers of files in the landing zone and the batch records in the change log.
+"""Re-creates a lost ledger, from the footers of files in the landing zone and the batch records next to the change log.
 
-It is written into a temporary ledger first. There the last publication of each table is planned again and compared with
-the landing zone. So a dry run finds everything that the real one does, and changes nothing.
+The job first writes a temporary ledger, plans the last publication of each table again with this ledger, and compares
+the result with the landing zone. Only then the real ledger is written. A dry run does all of this except the last step,
+so a dry run finds every problem and changes nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _START_OVER = "start over (docs: *Start over*)"
 
 
 class Rebuilt(NamedTuple):
-    """The result: how many batches and source ranges are known again, what happens with each table, and which stop."""
+    """The result: how many batches and source ranges are known again, what each table does next, which tables stop."""
 
     batches: int
     ranges: int
@@ -74,10 +75,10 @@ class Rebuilt(NamedTuple):
 
 
 def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Rebuilt:
-    """Re-create the ledger of a mirror, while no job of it runs; without a *reason* it is a dry run.
+    """Re-create the ledger of a mirror, while no job of the mirror runs; without a *reason* it is a dry run.
 
     After a crash, the same call begins from scratch. Raises ``COMMAND_REFUSED`` if *ledger* already knows the mirror,
-    or if log and landing zone do not show what there was.
+    or if change log and landing zone do not contain all that is needed.
     """
     if ledger is not None:
         with ledger.connect() as db:
@@ -217,7 +218,7 @@ def _found_file(store: LandingZoneStore, folder: str, numbered: tuple[int, Objec
 def _settle(
     mirror: Mirror, scratch: Engine, decision: Decision, found_log: FoundLog, folder: Path, zone: ZoneAddress | None
 ) -> Decision:
-    """Compare a table's last publication with the log, and write its state; *zone* is where the rest is staged."""
+    """Compare a table's last publication with the change log, and write the table's state; *zone* is where to stage."""
     if not isinstance(decision, KnownTable):
         return decision
     planned = _planned(mirror, scratch, decision, found_log, LocalZone(folder / "zone"))
@@ -237,7 +238,7 @@ def _settle(
 def _planned(
     mirror: Mirror, scratch: Engine, table: KnownTable, found_log: FoundLog, zone: ZoneAddress
 ) -> tuple[StagedWork, int] | UnknownTable:
-    """The files of a table's last publication as the log gives them now, and how many of them were published."""
+    """The files of a table's last publication as the change log gives them now, and how many of them were published."""
     reader, footer = LedgerReader(scratch, mirror.name), table.footer
     state = reader.tables(table.found.source)[table.found.source]
     intent = Intent(footer.first_number, footer.batch_from, table.work)

@@ -1,7 +1,8 @@
-"""Spark job: the deep check of a mirror; it compares file contents, ledger and change log.
+"""Spark job: the deep check of a mirror, which compares file contents, ledger and change log.
 
 ``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
-session. It changes only the ledger: a table that differs is stopped there, with the evidence in the audit.
+Spark session. The check changes only the ledger: it records the stop of each table that differs, and the evidence in
+the ledger's audit.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ _SEARCHED_ROWS = 200_000
 
 
 class Reconciled(NamedTuple):
-    """The results of a check by source table; *files* is how many were read, *losses* are those of all tables."""
+    """The results of a check by source table; *files* is the number of published files that were read.
+
+    *losses* describes what tables lack, by table, for all tables of the mirror.
+    """
 
     verdicts: Mapping[str, str]
     files: Mapping[str, int]
@@ -73,8 +77,9 @@ def reconcile_deep(
 ) -> Reconciled:
     """Check every table (only those in *only*, if given) and the change log; stop the tables that differ.
 
-    A table stopped here stays so until an operator clears it. Raises ``ARGUMENT_INVALID``, ``CHANGED_MEANWHILE``, and
-    ``UNREACHABLE`` if some files could not be read: what the others showed is recorded.
+    A table stopped by this check stays stopped until an operator clears the stop. Raises ``ARGUMENT_INVALID`` if *only*
+    names a table that the mirror does not have; ``CHANGED_MEANWHILE`` if the ledger kept changing while it was read;
+    ``UNREACHABLE`` if some files could not be read, after what the other files showed was recorded.
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
@@ -85,7 +90,7 @@ def reconcile_deep(
     contents = _read_files(mirror, spark, [records[source] for source in chosen])
     found = [finding for source in chosen for finding in check_table(records[source], contents[source])]
     state = read_log_state(log_place(mirror), spark, known.waiting.keys())
-    # Read after the log: what it holds beyond this was never given out by this ledger.
+    # Read after the change log: a batch in the change log above this number is not from this ledger.
     now = reader.mirror()
     in_log = check_log(replace(known, newest=max(now.committed, now.open_batch or 0)), state)
     found += [finding for finding in in_log if finding.table in (None, *chosen)]

@@ -1,7 +1,8 @@
 """Spark job: resets one table and builds it again, while the other tables of its mirror continue.
 
 ``spark-submit spark_jobs/reload_table.py MIRROR.yaml --table S.T --reason TEXT --approved-by NAME``, or
-:func:`reload_table`. The next run continues a killed one from its last recorded stage.
+:func:`reload_table` in a running Spark session. The next run continues the reset of a killed run from the last stage
+that the ledger recorded.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ QUIET = timedelta(minutes=10)
 """A full load without a new row for so long counts as ended, if no later change proves it."""
 
 FOLLOWED = having(Trait.FOLLOWED)
-"""Stop codes after which the table may be rebuilt from the log with the present columns."""
+"""Stop codes after which the table may be rebuilt from the change log with the present columns."""
 
 
 class Reloaded(NamedTuple):
-    """The result of a run: the table's generation, the reset's last stage (empty: it is over) and what it waits for."""
+    """The result: the table's generation, the stage of its reset (empty: the reset is done), what the reset awaits."""
 
     table: str
     generation: int
@@ -74,24 +75,25 @@ class Reloaded(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The exit code: stopped tables first, then a reset that waits, which the next run continues."""
+        """The exit code: "on hold" if the reset waits for the next run, else by the table's stop and losses."""
         if self.waits_for and not self.stopped:
             return Exit.ON_HOLD
         return exit_of_report(self.stopped, self.losses)
 
     @property
     def hold(self) -> str:
-        """Why the table is on hold; empty when it is back."""
+        """Why the table is on hold; empty once its reset is done."""
         return f"{RESET_OPEN}: it is rebuilt ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
 
 
 def request_reload(
     mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False, request: str = ""
 ) -> bool:
-    """Request the reset of a table; returns False if none begins. Nothing is deleted yet.
+    """Request the reset of a table; returns False if no reset begins. The request itself deletes nothing.
 
-    None begins if one is under way, unless *again*, or if this *request* was made before (G-30). Raises ``LOAD_NEEDED``
-    if the table has no initial load and the log does not have all of its rows.
+    No reset begins if a reset of the table is under way and *again* is False, or if a call with the same id *request*
+    was made before (G-30). Raises ``LOAD_NEEDED`` if the table has no initial load and the change log does not have all
+    of its rows.
     """
     table = declared_table(mirror, source)
     reader = LedgerReader(ledger, mirror.name)
@@ -117,14 +119,17 @@ def reload_table(
     wait: timedelta = timedelta(0),
     request: str = "",
 ) -> Reloaded:
-    """Carry the reset on as far as possible; wait for the target for at most *wait*; once for each *request* (G-30)."""
+    """Continue the requested reset of a table as far as possible, and wait for Fabric for at most *wait*.
+
+    A second call with the same id *request* has no effect once the first is done (G-30).
+    """
     table = declared_table(mirror, source)
     asked = Asked(request, RELOAD, source)
     stopped: dict[str, str] = {}
 
     def rebuild() -> str:
         stopped.clear()
-        # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
+        # A table that begins with a Qlik full load in the change log has no initial load (G-125).
         loads = LedgerReader(ledger, mirror.name).tables(source)[source].start.load_state != "none"
         if loads:
             done = load(mirror, ledger, spark, [source])
@@ -152,8 +157,9 @@ def follow(
 ) -> dict[str, Reloaded]:
     """Reset tables (only those in *only*, if given) stopped by a change of structure or a new full load, if approved.
 
-    Changes of structure are approved by the mirror file (G-68); full loads by the mirror file or, for one of them, by a
-    person (G-125, G-126). A reset that began so is continued. A table that cannot be reset stays stopped.
+    A setting in the mirror file approves resets after changes of structure (G-68), another one resets after full loads;
+    a person can approve a single full load (G-125, G-126). Resets that an earlier call of this function began are
+    continued. A table that cannot be reset stays stopped.
     """
     reader = LedgerReader(ledger, mirror.name)
     declared = {table.source: table for table in mirror.tables if only is None or table.source in only}
@@ -185,12 +191,12 @@ class _Stopped:
 
     @property
     def is_ours(self) -> bool:
-        """Whether no person requested the reset that is under way, if there is one."""
+        """Whether the table has no reset that a person requested."""
         reset = self._state.reset
         return reset is None or reset.who == self.approver or reset.is_carried_on
 
     def follow_reload(self) -> None:
-        """Request the reset of a table that the source loaded again, if allowed; it begins with the newest load."""
+        """Request the reset of a table that a Qlik task reloaded, if approved; it begins with the newest full load."""
         declared, state, accepted = self._declared, self._state, self._state.start.accepted
         if state.stop_code is None:
             self._resets.keep_stopped(declared.source, "the table is no longer stopped: there is no load to accept")
@@ -203,7 +209,7 @@ class _Stopped:
                 return
             newest = self._reader.mirror().committed
             if refused and declared.source not in self._reader.contents({declared.source: newest - 1}, newest):
-                return  # the log has nothing more than at the last look
+                return  # the change log has no more batches than at the last look
         reason = accepted or Reason(self.approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
         try:
             if accepted is None and not self._may_begin("on_reload", self._mirror.publish.reloads_per_day):
@@ -227,7 +233,7 @@ class _Stopped:
             self._resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error.code}: {error.what}")
 
     def follow_schema_change(self) -> None:
-        """Request the reset of a table that a change of structure stopped, if allowed."""
+        """Request the reset of a table that a change of structure stopped, if the mirror file approves such resets."""
         declared, state, publish_settings = self._declared, self._state, self._mirror.publish
         setting, chosen = "on_schema_change", declared.on_schema_change or publish_settings.on_schema_change
         is_asked = state.stop_code == RENAME_POSSIBLE
@@ -271,7 +277,10 @@ class _Stopped:
 
 
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
-    """The full load that the source made again (``RELOAD_UNCLEAR`` if it is not certain); None if it is in files."""
+    """The newest full load of a table in the change log; None if the full load is in files.
+
+    Raises ``RELOAD_UNCLEAR`` if it is not certain where in the change log the full load begins.
+    """
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)
     if not declared.begins_with_load_of_task or not isinstance(mirror.source, ChangeTables):
@@ -284,7 +293,7 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
 
 
 def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
-    """Where a table's newest full load begins in the log (G-125; ``RELOAD_UNCLEAR``, ``LOAD_NEEDED``)."""
+    """Where a table's newest full load begins in the change log (G-125; ``RELOAD_UNCLEAR``, ``LOAD_NEEDED``)."""
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
     logged = reader.contents({source: 0}, up_to).get(source, [])
@@ -302,7 +311,7 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
 
 
 def declared_table(mirror: Mirror, source: str) -> Table:
-    """The table's settings in the mirror file; raises ``ARGUMENT_INVALID`` if it has no such table."""
+    """The settings of table *source* in the mirror file; raises ``ARGUMENT_INVALID`` if the file has no such table."""
     declared = {table.source: table for table in mirror.targets}
     if source not in declared:
         raise table_unknown(mirror.name, [source], declared)
@@ -310,7 +319,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
 
 
 def _refuse_what_log_lacks(mirror: Mirror, ledger: Engine, table: Table) -> None:
-    """Raise ``LOAD_NEEDED`` if the log lacks files of the table, or its rows do not fit one schema."""
+    """Raise ``LOAD_NEEDED`` if the change log lacks files of the table, or its rows do not fit one schema."""
     reader = LedgerReader(ledger, mirror.name)
     state = reader.tables().get(table.source)
     if state is None or (state.reset is not None and state.stop_code is None):

@@ -1,8 +1,9 @@
-"""Job: publishes a lost file of a table again, approved by a named person; it starts no JVM.
+"""Job: publishes a lost file of a table again, approved by a named person. Starts no JVM.
 
-``python spark_jobs/repairs.py MIRROR.yaml --table S.T --number N --reason TEXT --approved-by NAME``, or the command
-``repair``. An interrupted repair is continued. The content is made again from the change log, and is used only if its
-digest is exactly the one that the ledger sealed.
+``python spark_jobs/repairs.py MIRROR.yaml --table S.T --number N --reason TEXT --approved-by NAME``, or
+``open-mirroring repair``. A second call continues an interrupted repair. The job computes the file's content again from
+the change log, and uses the content only if its digest equals the digest that the ledger recorded when the file was
+first published.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _FINAL_PLACES = (FilePlace.FINAL, FilePlace.PROCESSED, FilePlace.READY_TO_DELETE
 
 
 class Repaired(NamedTuple):
-    """A file that is published again: its number, its rows, and the ETag of the new object."""
+    """The result: number and rows of the file that is published again, and the ETag of the new object."""
 
     number: int
     rows: int
@@ -57,7 +58,7 @@ class Repaired(NamedTuple):
 
 
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
-    """Stage the content of a published file again; raises ``REPAIR_REFUSED`` if its digest differs."""
+    """Stage the content of a lost file again; raises ``REPAIR_REFUSED`` if its digest differs from the ledger's."""
     if lost.rows == 0:
         return _without_rows(mirror, reader, state, lost)
     if lost.kind != "changes":
@@ -143,8 +144,9 @@ def repair_number(
 ) -> Repaired:
     """Publish a lost file again with the sealed content; continues an earlier call that was interrupted.
 
-    A *request* that is done has no second effect, even if the file is lost again (G-30). Raises ``REPAIR_REFUSED``;
-    ``CONFLICT`` if another writer created the number; ``CHANGED_MEANWHILE``: then call it again.
+    A second call with the same id *request* has no effect once the first is done, even if the file is lost again
+    (G-30). Raises ``REPAIR_REFUSED`` if the content cannot be computed exactly; ``CONFLICT`` if another writer created
+    a file with this number; ``CHANGED_MEANWHILE`` if another run interfered: then call the function again.
     """
     findings = inspect_mirror(mirror, ledger)
     if source not in findings:
@@ -184,7 +186,7 @@ class _Store:
         self._state = state
 
     def check_life(self) -> None:
-        """Refuse a folder that is not the one in which the table was created (I12)."""
+        """Raise an error if the folder in the landing zone is not the folder in which the table was created (I12)."""
         marker = self._ask(protocol.ReadMarker())
         row = self._state.row
         if marker != protocol.Marker(row.incarnation, row.marker_etag):
@@ -196,7 +198,7 @@ class _Store:
         return self._probe(FilePlace.SOURCE, 0, sealed).etag == sealed.etag
 
     def seen(self, number: int, sealed: StagedFile) -> protocol.Seen | None:
-        """The file in the first place where it is found; None if nowhere. Other content raises ``CONFLICT``."""
+        """Look for the published file; None if it is found nowhere. Raises ``CONFLICT`` if a file has other content."""
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)
             if found.there and found.digest != sealed.digest:
@@ -208,7 +210,7 @@ class _Store:
         return None
 
     def publish(self, number: int, sealed: StagedFile) -> protocol.Seen:
-        """Rename the sealed object to its number, if that is not done yet, and check that it is there."""
+        """Rename the sealed object to its number, unless it was renamed before, and check that the file exists."""
         if self.holds(sealed):
             self.check_life()
             self._ports.answer(self._state, protocol.Rename(number, sealed))

@@ -1,7 +1,8 @@
-"""Spark job: decodes open dead letters again, with today's decoder and settings, into a batch of their own.
+"""Spark job: decodes open dead letters again, with the present decoder and settings, into a separate batch.
 
 ``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
-:func:`replay_letters`. The rows keep the positions of their messages, so an old row never replaces a newer one (I17).
+:func:`replay_letters` in a running Spark session. Each decoded row keeps the position of its message, so an old row
+never replaces a newer row (I17).
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 
 
 class Replayed(NamedTuple):
-    """The result: the number of dead letters that were *replayed*, and by code those *left*, which are still open.
+    """The result: the number of dead letters *replayed* (now decoded), and by code the number *left*, which stay open.
 
-    *batch* is None if there were none to decode. *no_message* are those whose message is not in the log. *healed* are
-    tables that have no unreadable key any more.
+    *batch* is the new batch, or None if no dead letter was to be decoded. *no_message* counts dead letters whose
+    message is not in the change log. *healed* are the tables whose dead letters with unreadable keys are all decoded
+    now.
     """
 
     batch: int | None
@@ -46,7 +48,7 @@ class Replayed(NamedTuple):
 
 
 def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, chosen: LetterChoice) -> Replayed:
-    """Decode the open dead letters in *chosen* again; a batch that an earlier run left open is finished first."""
+    """Decode the open dead letters that *chosen* selects; a batch that an earlier run left open is finished first."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)

@@ -1,8 +1,9 @@
-"""Spark job: runs another job that was sent as encrypted text, and records its end in the ledger.
+"""Spark job: runs another job, which was sent to a cluster as encrypted text, and records its end in the ledger.
 
 ``spark-submit --deploy-mode cluster spark_jobs/sealed_job.py KEY_FILE TEXT``. A driver on a cluster has neither the
-mirror file nor the connections of the submitting machine, and cannot leave a file there. A cluster also reports only
-success or failure. So the exit code is 0 once the job's end is in the ledger, whatever that end was.
+mirror file nor the connections of the submitting machine, and cannot write a file on the submitting machine: so both
+arrive encrypted in TEXT. A cluster reports only success or failure of a driver: so the exit code of the job is recorded
+in the ledger, and this driver then ends with 0 even if the job failed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Decrypt and run the job, and record its end; returns 0, or the exit code of the error that prevented that."""
+    """Decrypt and run the job, and record its end; returns 0, or an error's exit code if nothing could be recorded."""
     parser = argparse.ArgumentParser(prog="sealed_job")
     parser.add_argument(
         "key_file", help="the file with the key, which the cluster provides; in Fabric a vault's secret"

@@ -14,11 +14,12 @@ from spark_jobs.sources.sql_server.type_text import is_known
 
 @dataclass
 class AnnouncedTable:
-    """One table as its source announces it; *catalog* are its columns in the source database, if that was asked.
+    """One table as its source announces it, with its columns, types and key.
 
-    *columns* and *catalog* map names to types; an empty type is unknown. *key* is empty for a table without a key, None
-    if unknown. *keys_differ*: two different keys were announced. *is_streamed* is False if only the catalog contains
-    the table. *changes_rows*: updates or deletes were seen.
+    *columns* (in messages) and *catalog* (in the catalog of the source database, if that was read) map column names to
+    types; an empty type is unknown. *key* is empty for a table without a key, None if the key is unknown. *keys_differ*
+    is whether messages announced two different keys, *is_streamed* whether messages of the table exist, *changes_rows*
+    whether updates or deletes were seen.
     """
 
     schema: str
@@ -40,18 +41,18 @@ class AnnouncedTable:
 
     @property
     def unannounced(self) -> dict[str, str]:
-        """The columns in the catalog that changes do not contain, with their types."""
+        """The columns in the source database's catalog that changes do not contain, with their types."""
         shown = self.columns if self.is_streamed else self.catalog
         return {name: kind for name, kind in self.catalog.items() if name not in shown}
 
     @property
     def unlandable(self) -> dict[str, str]:
-        """The columns whose type cannot be mirrored, with that type."""
+        """The columns whose type cannot be mirrored, each with its type."""
         known = {**self.catalog, **self.columns}
         return {name: kind for name, kind in known.items() if kind and not is_known(kind)}
 
     def add(self, one: Announced) -> None:
-        """Add what one message or description announces; if keys differ, the later one is kept."""
+        """Add what one message or catalog entry announces; if keys differ, the key added later is kept."""
         for name, kind in one.columns:
             if kind or name not in self.columns:
                 self.columns[name] = kind
@@ -76,8 +77,8 @@ def announcements(
 ) -> dict[tuple[str, str], AnnouncedTable]:
     """The tables of a source by (schema, name), sorted, from about *most* messages.
 
-    *database* is the connection to the source database, whose catalog is read, too; None: it is not. Raises the errors
-    of both reads.
+    *database* is the connection by which the source database's catalog is read too, or None to read only messages.
+    Raises the errors of reading messages and of reading the catalog.
     """
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
     if database is None:

@@ -1,6 +1,7 @@
 """Compares a mirror file with what its source sends, for `check --sample`.
 
-Most differences are warnings. A difference is a mistake only if it would stop a table at its first change.
+Most differences between file and source are warnings. A difference is a mistake only if it would stop a table at its
+first change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Writes the entry of one table for a new mirror file: its settings, and comments for the person who reads it.
 
-Nothing is guessed. Names from the source are quoted, and never contain a character that could end a comment.
+A setting that the source does not announce is never guessed. Names from the source are quoted, and never contain a
+character that could end a YAML comment.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ _ADD_KEY = "name columns that are unique and never NULL, then take the # away"
 
 
 class FirstRows(NamedTuple):
-    """Where the rows from before the stream are, as the options of `init` name it.
+    """Where the rows are that tables had before their first change message, as the options of `init` name it.
 
     Args:
-        connection: the connection to the source database; None: nothing is read over JDBC.
-        export: folder with a file or folder for each table, by its name; None: there is none.
-        export_format: the format of these files.
-        stream_from: the position from which changes count over the export, or a file that contains it.
-        unseen: whether tables of the catalog without a change in the sample are mirrored, too.
+        connection: the connection to the source database; None if rows are not read over JDBC.
+        export: the folder that has an exported file or folder for each table, named like the table; None without
+            exports.
+        export_format: the format of the exported files.
+        stream_from: the position from which on changes are published over the export, or a file that contains the
+            position.
+        unseen: whether tables in the catalog are mirrored even if the sample has no change of them.
     """
 
     connection: str | None = None
@@ -53,9 +56,10 @@ class FirstRows(NamedTuple):
 
 @dataclass
 class Entry:
-    """One table of a mirror file to be written; *waits* is why it is only written as a comment (empty: mirrored).
+    """One table to be written into a mirror file, with its settings and comments.
 
-    *columns* and *remarks* become comments above it, *suggested* commented settings.
+    *waits* is why the entry is written only as a comment; empty if the table is mirrored. *columns* and *remarks*
+    become comments above the entry, and *suggested* settings are written as comments.
     """
 
     name: str
@@ -67,7 +71,7 @@ class Entry:
 
     @property
     def looks_secret(self) -> bool:
-        """Whether a name looks like a secret, which must not be in a mirror file or in output (I30)."""
+        """Whether a name in the entry looks like a secret; a mirror file must not contain secrets (I30)."""
         return any(map(text_smells, self.lines("")))
 
     def lines(self, indent: str) -> list[str]:
@@ -83,7 +87,10 @@ class Entry:
 
 
 def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) -> list[Entry]:
-    """Entries for tables that the mirror does not have; of two that exclude each other, the later is a comment."""
+    """Entries for those *tables* that the mirror does not have.
+
+    If two tables exclude each other, the entry of the later table becomes a comment.
+    """
     found = [_entry(mirror, announced, first) for announced in tables]
     sound = [*mirror.tables, *(Table.model_validate(one.settings) for one in found if not one.waits)]
     active = [one for one in found if not one.waits]
@@ -95,7 +102,7 @@ def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) 
 
 
 def yaml_text(value: Any) -> str:
-    """A value as one line of YAML; texts are quoted if YAML could read them as anything else."""
+    """A value as one line of YAML; a string is quoted if YAML could read it as another type."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{yaml_text(name)}: {yaml_text(one)}" for name, one in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):

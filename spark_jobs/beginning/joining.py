@@ -17,7 +17,7 @@ from spark_jobs.beginning.entries import source_text
 
 
 class PatternMatch(NamedTuple):
-    """A table that joins a mirror: the pattern that matches it, and its settings."""
+    """A table that joins a mirror: the table's settings, and the pattern in the mirror file that matches its name."""
 
     announced: AnnouncedTable
     pattern: TablePattern
@@ -25,7 +25,10 @@ class PatternMatch(NamedTuple):
 
 
 def fitting(mirror: Mirror, name: str) -> SourceName | None:
-    """Schema and table of an ignored name if a pattern matches it, else None; the last period divides the name."""
+    """Split the name of a table that is not mirrored into schema and table; None if no pattern matches the name.
+
+    The last period in the name divides schema and table.
+    """
     schema, _, table = name.rpartition(".")
     source = mirror.source
     one_database = isinstance(source, ChangeEvents) and source.database is not None
@@ -36,9 +39,9 @@ def fitting(mirror: Mirror, name: str) -> SourceName | None:
 
 
 def joining(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[PatternMatch]:
-    """Return the announced tables that join; those that match no pattern, or are mirrored already, are left out.
+    """Return the announced tables that match a pattern of the mirror and are not mirrored yet, with their settings.
 
-    Raises ``CONFIG_INVALID`` if one of them cannot be mirrored as it is announced.
+    Raises ``CONFIG_INVALID`` if such a table cannot be mirrored as the source announces it.
     """
     known = {table.source_name for table in mirror.tables}
     found: list[PatternMatch] = []
@@ -78,7 +81,7 @@ def _check_names(mirror: Mirror, found: list[PatternMatch]) -> None:
 
 
 def refusals(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
-    """Pairs of pattern and reason for tables that match a pattern, but cannot join alone or with the others."""
+    """For each table that matches a pattern but cannot join the mirror: the pattern and the reason."""
     found: list[tuple[TablePattern, str]] = []
     sound: list[AnnouncedTable] = []
     for one in announced:

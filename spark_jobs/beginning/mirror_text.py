@@ -1,4 +1,4 @@
-"""Writes a mirror file, or adds tables to one without changing what is in it."""
+"""Writes a new mirror file, or adds tables to an existing mirror file without changing its other lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OPTIONS = """\
 
 
 def begun_text(name: str, source: Mapping[str, Any]) -> str:
-    """The text of a new mirror file for a source, with everything but the tables."""
+    """The content of a new mirror file for a source, without tables."""
     body = yaml.safe_dump(
         {"mirror": name, "source": dict(source)}, sort_keys=False, allow_unicode=True, default_flow_style=False
     )
@@ -52,13 +52,13 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
 
 
 def indent_of(text: str) -> str:
-    """How far the dashes of the tables are indented in a mirror file, as spaces."""
+    """The spaces before the dash of each table in the mirror file *text*."""
     tables = _tables_node(_without_empty_list(text))
     return "  " if tables is None or not tables.value else " " * tables.start_mark.column
 
 
 def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
-    """Add lines below ``tables:``; ``ARGUMENT_INVALID`` if any setting that was there would change its meaning."""
+    """Add lines below ``tables:``; raises ``ARGUMENT_INVALID`` if they would change the meaning of another setting."""
     end = "\r\n" if "\r\n" in text else "\n"
     text = _without_empty_list(text)
     node = _tables_node(text)
@@ -82,7 +82,10 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
 
 
 def write_file(file: Path, text: str, before: str | None) -> None:
-    """Replace the file in one step; ``ARGUMENT_INVALID`` if its content is not *before* any more (None: no file)."""
+    """Replace a file's content *before* (None: no file) by *text* in one step.
+
+    Raises ``ARGUMENT_INVALID`` if the content is no longer *before*: somebody else changed the file.
+    """
     place = Path(os.path.realpath(file))
     place.parent.mkdir(parents=True, exist_ok=True)
     handle, staged = tempfile.mkstemp(dir=place.parent, prefix=".init-", suffix=".tmp")

@@ -1,4 +1,4 @@
-"""The Arrow schema of the change log's files, separate from the rows because importing Arrow is slow."""
+"""The Arrow schema of the change log's files; a separate module, because importing Arrow is slow."""
 
 from __future__ import annotations
 
@@ -54,4 +54,4 @@ HELD_SCHEMA = pa.schema(
         if field.name != "batch"
     ]
 )
-"""Rows of the log before they are written: without their batch, and with :data:`CODED` dictionary-encoded."""
+"""Rows of the change log before they are written: without the batch, and with :data:`CODED` dictionary-encoded."""

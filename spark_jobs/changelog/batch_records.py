@@ -1,7 +1,8 @@
 """Writes a record of each batch next to the change log, so that a lost ledger can be re-created.
 
-It has what the ledger sealed for the batch and the log's rows do not show, and is written before the log's commit. Its
-folder begins with an underscore, so readers of the Delta table and its clean-up ignore it.
+A record has what the ledger knows about the batch and the rows of the change log do not show. The record is written
+before the batch is committed to the change log. The name of its folder begins with an underscore, so readers of the
+Delta table and Delta's VACUUM ignore the folder.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _READS_AT_ONCE = 16
 def write_record(root: Place, number: int, ranges: str, manifest: str) -> None:
     """Write the record of a sealed batch, in one step.
 
-    An existing record is the same, or of a batch that never entered the log, so it is replaced.
+    An existing record is replaced: it is equal, or its batch was never committed to the change log.
     """
     place, sealed = _place(root, number), {"batch": number, "ranges": ranges, "manifest": manifest}
     content = json.dumps({**sealed, "at": datetime.now(UTC).isoformat()}, ensure_ascii=False).encode()
     if isinstance(place, Path):
         make_folders(str(place.parent))
-        # Atomic: after a crash only another name exists. On disk before the log's commit.
+        # Atomic: after a crash only another name exists. On disk before the change log's commit.
         written = place.with_name(f".{place.name}.{uuid4().hex}")
         with written.open("xb") as sink:
             sink.write(content)
@@ -50,7 +51,7 @@ def write_record(root: Place, number: int, ranges: str, manifest: str) -> None:
 
 
 def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
-    """The records of the batches up to *newest* that are there, by number. Raises ``LOG_DAMAGED``."""
+    """Read the existing records of batches up to *newest*, by number; raises ``LOG_DAMAGED`` if one is damaged."""
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         found = pool.map(partial(_read, root), range(1, newest + 1))
         return {record.number: record for record in found if record is not None}

@@ -1,8 +1,9 @@
 """The change log: a Delta table to which each batch adds its finished files in one commit.
 
-The driver adds exactly the sealed files. The commit names the batch (Delta's application transaction), and fails if the
-table has changed since it was opened. So two drivers never commit one batch twice. Each file is checked first, as Delta
-does not do that. The table stays at the oldest Delta protocol, because workers read its files directly.
+The driver adds exactly the files that the ledger sealed for the batch. The commit names the batch (Delta's application
+transaction), and fails if the table has changed since the driver opened it. So two drivers never commit one batch
+twice. The driver checks each file before the commit, because Delta does not check added files. The table keeps the
+oldest Delta protocol version, because workers read its files directly.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class ChangeLog:
         self._opened: DeltaTable | None = None
 
     def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
-        """Open the newest state of the log (created if there is none), and find out whether it contains the batch.
+        """Open the newest version of the change log, or create it, and find out whether it contains the batch.
 
-        If its files there are the sealed ones, by name, *document* is returned as the log's manifest; else an empty
-        text.
+        If the change log has exactly the files of *manifest* for the batch, the result contains *document*, else an
+        empty string in its place.
         """
         table = self._newest()
         if (table.transaction_version(self._app_id) or 0) < batch:
@@ -64,14 +65,14 @@ class ChangeLog:
         return LogOpened(table.version(), document if found == sealed else "")
 
     def claim(self) -> None:
-        """Create the log if there is none, before a batch is bound to it. Raises ``MIRROR_CLASH``."""
+        """Create the change log if there is none; raises ``MIRROR_CLASH`` if it is the change log of another mirror."""
         self._open()
         self._opened = None
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
-        """Add the manifest's files in one commit based on the state that :meth:`open` returned last.
+        """Add the manifest's files in one commit, based on the version of the change log that :meth:`open` read last.
 
-        Raises ``LOG_DAMAGED`` when a file does not match the manifest.
+        Raises ``LOG_DAMAGED`` if the size or content of a file does not match the manifest.
         """
         table, self._opened = self._opened, None
         if table is None:
@@ -140,7 +141,7 @@ class ChangeLog:
                 uri,
                 pa.schema([*LOG_SCHEMA, pa.field(BLOCK, pa.int32())]),
                 mode="ignore",
-                name=self._mirror,  # the creator of the log owns it: only one of two creates version 0
+                name=self._mirror,  # the creator of the change log owns it: only one of two creates version 0
                 partition_by=[BLOCK],
                 configuration=_CONFIGURATION,
                 storage_options=options,
@@ -173,7 +174,7 @@ class ChangeLog:
 
 
 def check_conditional(root: ObjectPath) -> None:
-    """Check that the storage refuses to create an object twice (S-10). Raises ``STORE_UNFIT``."""
+    """Check that the storage refuses to create an object twice (S-10); raises ``STORE_UNFIT`` if it does not."""
     probe = root / _PROBE
     for _ in range(2):
         try:
@@ -201,7 +202,7 @@ _NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only
 
 
 def drop_blocks(root: Place, dropped: int) -> None:
-    """Remove the blocks whose batches are all up to *dropped*, without rewriting files."""
+    """Remove the partitions of the change log with only batches up to *dropped*, without rewriting files."""
     table = opened_log(root)
     first_kept = (dropped + 1) // BATCHES_PER_BLOCK
     if table is None or not table.file_uris(file_pruning_predicate=f"{BLOCK} < {first_kept}"):
@@ -212,9 +213,10 @@ def drop_blocks(root: Place, dropped: int) -> None:
 
 
 def vacuum(root: Place, age: timedelta) -> int:
-    """Remove files older than *age* that are not part of the log, and old entries of its history; return their number.
+    """Remove files older than *age* that are not part of the change log; return the number of removed files.
 
-    Only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
+    Old entries of the Delta log are removed too. Call this only while no batch is open: files of a batch that is not
+    committed yet would be removed.
     """
     table = opened_log(root)
     if table is None:

@@ -24,7 +24,10 @@ _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 def opened_log(root: Place) -> DeltaTable | None:
-    """The newest state of the log; None if there is none. Creates nothing. Raises ``CHANGED_MEANWHILE``."""
+    """The newest version of the change log; None if there is no change log.
+
+    Creates nothing. Raises ``CHANGED_MEANWHILE`` if the Delta table cannot be opened.
+    """
     with our_log_errors(root, "it cannot be opened"):
         uri, options = delta_address(root)
         try:
@@ -34,7 +37,7 @@ def opened_log(root: Place) -> DeltaTable | None:
 
 
 def refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
-    """Refuse a Delta table that is not the change log of this mirror, by its name. Raises ``MIRROR_CLASH``."""
+    """Raise ``MIRROR_CLASH`` if the Delta table's name is not the name of this mirror's change log."""
     named = table.metadata().name
     if named != mirror:
         owner = f"mirror {named!r}" if named else "another writer"
@@ -42,7 +45,7 @@ def refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
 
 
 def upgraded(table: DeltaTable) -> str:
-    """A text if the log uses Delta features that reading its files directly would ignore, such as deletion vectors."""
+    """Why the change log's files cannot be read directly, such as deletion vectors; empty if they can."""
     protocol = table.protocol()
     if protocol.min_reader_version <= 1 and protocol.min_writer_version <= 2:
         return ""
@@ -55,7 +58,7 @@ def upgraded(table: DeltaTable) -> str:
 
 @contextmanager
 def our_log_errors(root: Place, what: str) -> Iterator[None]:
-    """Convert errors of delta-rs into ours; *what* is what failed. Signed addresses are not shown."""
+    """Convert errors of delta-rs into ours; *what* describes what failed. Signed addresses are left out of messages."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -63,7 +66,7 @@ def our_log_errors(root: Place, what: str) -> Iterator[None]:
 
 
 def log_error(root: Place, what: str, error: Exception) -> MirroringError:
-    """Convert one error of delta-rs into ours."""
+    """Convert one error of delta-rs into ours; *what* describes what failed."""
     if not isinstance(root, Path) and isinstance(error, OSError):
         return root.store.our_error(error, root.key)
     # The text has several lines, with colors.
@@ -80,7 +83,7 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
 
 
 def log_files(root: Place) -> list[str]:
-    """The paths of all files of the log, relative to it; empty if there is no log."""
+    """The paths of all files of the change log, relative to its folder; empty if there is no change log."""
     table = opened_log(root)
     # Addresses are percent-encoded, but the last two parts, block and name, never need it.
     uris = [] if table is None else table.file_uris()

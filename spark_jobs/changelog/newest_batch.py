@@ -1,7 +1,7 @@
 """Reads the newest batch of a change log from the entry of its newest commit.
 
-Every run needs it: this avoids importing delta-rs and reading all entries since the last checkpoint. Public source:
-Delta Lake, *Delta Transaction Log Protocol*.
+Every run needs the newest batch. Reading one entry avoids importing delta-rs and reading all entries since the last
+checkpoint. Public source: Delta Lake, *Delta Transaction Log Protocol*.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ def app_id(mirror: str) -> str:
 
 
 def newest_in_log(root: Place, mirror: str) -> int:
-    """The newest batch of a mirror in its change log; 0 if there is none, or no log. Creates nothing.
+    """The newest batch in the change log of *mirror*; 0 if there is no batch or no change log. Creates nothing.
 
-    Raises ``CHANGED_MEANWHILE`` when the log cannot be opened; ``MIRROR_CLASH`` when it belongs to another mirror.
+    Raises ``CHANGED_MEANWHILE`` when the change log cannot be opened; ``MIRROR_CLASH`` when the change log belongs to
+    another mirror.
     """
     newest = None
     # If this fails, reading the complete state reports the reason.

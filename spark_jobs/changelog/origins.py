@@ -1,7 +1,7 @@
-"""Finds the partition that a message belongs to, in any file of Event Hubs Capture.
+"""Finds the partition that a message in a file of Event Hubs Capture belongs to.
 
-Capture writes one partition as many files, and numbers the partition's messages without a gap. So places are compared
-within a partition, not within a file.
+Event Hubs Capture writes one partition as many files, and numbers the partition's messages without a gap. So the
+numbers of messages are compared within a partition, not within a file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ PARTITION = f"regexp_replace(origin, '{_WINDOW}$', '')"
 
 
 def partition_of(origin: str) -> str:
-    """The partition of a file of Event Hubs Capture; any other origin, such as a topic partition, is unchanged."""
+    """The partition of a file of Event Hubs Capture; any other *origin*, such as a Kafka partition, unchanged."""
     match = _CAPTURED.fullmatch(origin)
     return match[1] if match else origin
 
 
 @lru_cache(maxsize=1024)  # called for every message, and a run reads few partitions
 def topic_of(origin: str) -> str:
-    """The topic of ``topic/partition``, or the event hub of a captured file; empty for other files."""
+    """The topic if *origin* is ``topic/partition``, the event hub of a captured file; empty for other files."""
     partition = partition_of(origin)
     topic, _, number = partition.rpartition("/")
     if not number.isdecimal():

@@ -1,7 +1,7 @@
-"""Reads log files in a worker: only the row groups, columns and rows that a plan needs.
+"""Reads files of the change log in a worker: only the row groups, columns and rows that a plan needs.
 
-Files are sorted by table and key bucket, so the statistics of most row groups prove that all or none of their rows are
-wanted.
+The rows in each file are sorted by table and key bucket (a hash of the key), so the statistics of most row groups prove
+that all or none of their rows are wanted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DATED_SCHEMA = pa.schema([*CHANGES_SCHEMA, *(_SCHEMA.field(name) for name in TRA
 
 
 class Wanted(NamedTuple):
-    """Which changes to read: those of *sources* (sorted) with key buckets from *low* to below *high*."""
+    """Which changes to read: changes of the tables *sources* (sorted) with key buckets from *low* to below *high*."""
 
     sources: Sequence[str]
     low: int
@@ -53,12 +53,12 @@ class Wanted(NamedTuple):
 
     @property
     def rows(self) -> pc.Expression:
-        """The Arrow condition for changes in these key buckets, of any table."""
+        """The Arrow condition for changes of any table with key buckets from *low* to below *high*."""
         bucket = pc.field("bucket")
         return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
 
     def proof(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool | None:
-        """By its statistics: a row group has only changes in these buckets (True), nothing wanted (False), or None."""
+        """What a row group's statistics prove: only wanted buckets (True), nothing wanted (False), neither (None)."""
         asked: dict[str, tuple[Any, Any]] = {
             "tbl": (self.sources[0], self.sources[-1]),
             "bucket": (self.low, self.high - 1),
@@ -82,7 +82,7 @@ class Wanted(NamedTuple):
 def read_changes(
     files: Sequence[str], wanted: Wanted, storage: FileSystem | None = None, schema: pa.Schema = CHANGES_SCHEMA
 ) -> dict[str, pa.Table]:
-    """Read the wanted changes from log files (in *storage*, or local): an Arrow table for each source table."""
+    """Read the wanted changes from files of the change log (in *storage*, or local), a table for each source table."""
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
         # The wanted parts of a remote file are fetched by few requests.
@@ -122,7 +122,7 @@ def read_history(
     storage: FileSystem | None = None,
     schema: pa.Schema = CHANGES_SCHEMA,
 ) -> pa.Table:
-    """Read those changes of one table that match *chosen*, with the columns of *schema*."""
+    """Read the changes of one table that meet the condition *chosen*, with the columns of *schema*."""
     if not files:
         return schema.empty_table()
     with without_pandas():
@@ -143,8 +143,8 @@ def read_keys(
 ) -> pa.Table:
     """Read the changes of some keys of one table, with the columns of *schema*.
 
-    Of row groups with their buckets only the keys are read first, and the other columns where one of them is found. So
-    few keys cost little in a long log.
+    First only the key column is read, from row groups that have the keys' buckets; the other columns are read only from
+    row groups that have a wanted key. So reading few keys of a long change log is fast.
     """
     wanted, buckets = pa.array(keys, pa.string()), np.array(sorted({key_bucket(key) for key in keys}))
     chosen = (pc.field("kind") == CHANGE) & (pc.field("tbl") == source) & pc.field("key").isin(wanted)
@@ -173,7 +173,7 @@ def _may_have(group: pq.RowGroupMetaData, place: int, buckets: npt.NDArray[np.in
 
 
 def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:
-    """The rows of log files as a dataset that can be filtered."""
+    """The rows of files of the change log as an Arrow dataset that can be filtered."""
     with without_pandas():
         import pyarrow.dataset as ds
 
@@ -181,7 +181,10 @@ def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:
 
 
 def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name: str = "logged") -> None:
-    """Make the rows of log files a view *name* in DuckDB, which reads local files itself, others through Arrow."""
+    """Make the rows of files of the change log a view *name* in DuckDB.
+
+    DuckDB reads local files itself, and files in object storage through Arrow.
+    """
     if isinstance(root, Path):
         db.read_parquet(paths_of(root, files)).create_view(name)
     else:
@@ -190,7 +193,7 @@ def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name:
 
 @contextmanager
 def logged(root: Place, files: Sequence[str]) -> Iterator[DuckDBPyConnection]:
-    """An in-memory DuckDB database with the rows of log files as the view *logged*."""
+    """An in-memory DuckDB database with the rows of files of the change log as the view *logged*."""
     import duckdb  # a worker that only reads changes does not need it
 
     with duckdb.connect() as db:

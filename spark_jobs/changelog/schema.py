@@ -1,8 +1,8 @@
-"""The rows of the change log: every message as it was read.
+"""Defines the rows of the change log, which keep every message as it was read.
 
-One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows. It keeps
-duplicates and late changes, too; only publishing decides which of them count. Values stay text, as the source wrote
-them.
+One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows. The table
+keeps duplicates and late changes too; only publishing decides which changes count. Values are stored as strings, as the
+source wrote them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 """Operations of a change. ``KEY_LEFT`` is the DELETE half of a key change (G-03); its UPSERT half is an ``UPDATE``."""
 
 BATCHES_PER_BLOCK = 100
-"""The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops complete blocks."""
+"""The change log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``: maintenance drops complete blocks."""
 
 TRANSACTION_COLUMNS = ("committed", "transaction")
 """The columns with time and id of a change's transaction; NULL unless the mirror asks for them."""
@@ -32,14 +32,14 @@ ROW_BYTES = 256
 
 
 def image_mark(image: bytes) -> int:
-    """A 15-bit checksum of a row image as the log stores it; images with different checksums differ."""
+    """A 15-bit checksum of a row image as the change log stores it; images with different checksums differ."""
     return mark_of_escaped(image.replace(b'"', rb"\\\""))
 
 
 def mark_of_escaped(image: bytes) -> int:
-    """The checksum :func:`image_mark` of an image whose quotes are still escaped by three backslashes.
+    """The checksum :func:`image_mark` of a row image whose quotes are still escaped by three backslashes.
 
-    Most images arrive so in change events, and computing it is cheaper than removing the backslashes.
+    Most images in change events are escaped like that, and this function is faster than removing the backslashes first.
     """
     found = adler32(image)
     return (found ^ found >> 16) & 0x7FFF
@@ -48,8 +48,8 @@ def mark_of_escaped(image: bytes) -> int:
 def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
     """Split the key buckets into ranges (from inclusive, to exclusive) of about *at_most* of a table's *rows*.
 
-    Their number is a power of two, so that the borders of a coarse split are also borders of a finer one. Rows without
-    a key (bucket -1) are in the first range.
+    The number of ranges is a power of two, so that the borders of a coarse split are also borders of a finer split.
+    Rows without a key (bucket -1) are in the first range.
     """
     pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())
     width = KEY_BUCKETS // pieces
@@ -57,7 +57,7 @@ def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
 
 
 class LogRow(NamedTuple):
-    """One row of the log without its batch, which the writer adds; fields as in :data:`LOG_SCHEMA`."""
+    """One row of the change log, with the fields of :data:`LOG_SCHEMA` except the batch, which the writer adds."""
 
     kind: str
     origin: str
@@ -87,7 +87,7 @@ class LogRow(NamedTuple):
 class RawMessage(NamedTuple):
     """One message from a transport: its coordinates and its unchanged bytes.
 
-    *body* is None for a message without one (a tombstone), *key* the message's own key if the transport has keys.
+    *body* is None for a message without a body (a tombstone); *key* is the message's own key if the transport has keys.
     """
 
     origin: str

@@ -1,4 +1,4 @@
-"""Writes log files in a worker: converts rows to sorted Parquet files with statistics."""
+"""Writes files of the change log in a worker: converts rows to sorted Parquet files with statistics."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ _FILE_OPTIONS: dict[str, Any] = {
 
 
 class WaitingPieces(NamedTuple):
-    """Logged messages that wait for others under one identity, and the log files that contain them.
+    """Logged messages that wait for the same other message, and the files of the change log that contain them.
 
-    For the pieces of a split message, *epoch* and *pos* are its position. Messages that wait for a table's structure
-    have no common position; then both are empty.
+    If the messages are pieces of a split message, *epoch* and *pos* are the position of the split message. If the
+    messages wait for the structure of a table, *epoch* and *pos* are empty, because the messages have no common
+    position.
     """
 
     epoch: str
@@ -55,7 +56,7 @@ class WaitingPieces(NamedTuple):
     files: Sequence[str]
 
     def with_others(self, other: WaitingPieces | None) -> WaitingPieces:
-        """Merge with the pieces of the same identity that were found elsewhere."""
+        """Merge with *other*, which waits for the same message and was found elsewhere."""
         if other is None:
             return self
         place = self[:2] if self[:2] == other[:2] else ("", "")
@@ -63,13 +64,13 @@ class WaitingPieces(NamedTuple):
 
     @property
     def halves(self) -> tuple[str, str]:
-        """The lowest and highest position of the complete change: a key change is logged as two rows."""
+        """The lowest and highest position of the split change; only a key change, logged as two rows, has two."""
         return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
 
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a writer: its files, facts about their rows, and by identity the messages in them that wait."""
+    """The result of a writer: its files, facts about the rows in the files, and the messages that wait for others."""
 
     files: Sequence[LoggedFile] = ()
     facts: Facts = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Written:
 
 
 class LogWriter:
-    """Collects the rows of one task, and writes them as log files under names that are used once."""
+    """Collects the rows of one task, and writes them as files of the change log, each under a name never used again."""
 
     def __init__(self, root: Place, batch: int, attempt: str, task: int) -> None:
         self._root, self._batch, self._attempt, self._task = root, batch, attempt, task
@@ -98,7 +99,7 @@ class LogWriter:
         self._took(len(added), sum(len(row.raw or row.row or "") for row in added))
 
     def add_table(self, table: pa.Table) -> None:
-        """Add rows as a table with columns of :data:`HELD_SCHEMA`; missing ones are NULL."""
+        """Add rows as an Arrow table with columns of :data:`HELD_SCHEMA`; a missing column is NULL."""
         self._tables.append(table)
         self._took(table.num_rows, table.nbytes)
 
@@ -147,7 +148,7 @@ class LogWriter:
 
 
 def log_table(rows: Sequence[LogRow], batch: int) -> pa.Table:
-    """Log rows as one Arrow table, sorted as publishing reads them: by table, then key bucket."""
+    """Convert rows to one Arrow table, sorted in the order in which publishing reads: by table, then key bucket."""
     held = _held(rows)
     return _with_batch(held.take(pa.array(_reading_order(held))), batch).cast(LOG_SCHEMA)
 
@@ -193,7 +194,7 @@ def _with_batch(held: pa.Table, batch: int) -> pa.Table:
 
 
 def position_bounds(changes: pa.Table) -> dict[str, dict[str, tuple[int, str, str]]]:
-    """By table and epoch: the number of rows, their lowest and their highest position."""
+    """By table and epoch (the number of a stream): the number of rows, and their lowest and highest position."""
     bounds: dict[str, dict[str, tuple[int, str, str]]] = {}
     grouped = changes.group_by(["tbl", "epoch"]).aggregate([("pos", "count"), ("pos", "min"), ("pos", "max")])
     for line in grouped.to_pylist():
@@ -202,9 +203,9 @@ def position_bounds(changes: pa.Table) -> dict[str, dict[str, tuple[int, str, st
 
 
 def write_durably(path: Place, held: pa.Table, batch: int) -> tuple[int, str | None]:
-    """Write rows as a log file under a name used once; return its size in bytes, and in object storage its ETag.
+    """Write rows as a file of the change log; return its size in bytes, and in object storage its ETag.
 
-    A file is flushed to disk. An object is created once, in one step, when it is complete (S-09).
+    A local file is flushed to disk. An object in object storage is created in one step, when it is complete (S-09).
     """
     if not isinstance(path, Path):
         memory = io.BytesIO()

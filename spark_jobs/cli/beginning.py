@@ -1,4 +1,4 @@
-"""The command ``init``: writes the tables of a mirror file as the source announces them."""
+"""The command ``init``: writes the tables that the source announces into a mirror file."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def init(arguments: argparse.Namespace) -> Exit:
 
 
 def sampled_mirror(mirror: Mirror, arguments: argparse.Namespace) -> Compared:
-    """Compare a mirror file with a sample of its source; returns mistakes and warnings."""
+    """Compare a mirror file with a sample of messages of its source; returns mistakes and warnings."""
     log.info("looking at %s", mirror.source.place)
     return compare(mirror, announcements(mirror, arguments.sample or SAMPLE, arguments.database, _session))
 

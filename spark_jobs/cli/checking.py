@@ -1,4 +1,4 @@
-"""The command ``check``: examines a mirror file, and with ``--sample`` compares it with its source. Needs no JVM."""
+"""The command ``check``: examines a mirror file, and with ``--sample`` compares it with its source. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from spark_jobs.reconcile.lost_ledger import check_ledger_knows, log_behind
 
 
 def check(arguments: argparse.Namespace) -> Exit:
-    """Print every mistake in a mirror file (or in all of a folder), and everything that would stop its first run.
+    """Print every mistake in a mirror file or in all mirror files of a folder, and what would stop their first run.
 
-    With ``--sample`` also what differs between the file and what the source sends.
+    With ``--sample``, print also what differs between a mirror file and the messages that the source sends.
     """
     mirrors = mirrors_of([arguments.file])
     problems = [problem for mirror in mirrors for problem in problems_of(mirror)]
@@ -181,7 +181,7 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
 
 
 def mirrors_of(paths: list[Path]) -> list[Mirror]:
-    """Load the mirrors of these files and folders. Raises ``ARGUMENT_INVALID`` for a folder without any."""
+    """Read the mirror files in *paths* (files and folders); raises ``ARGUMENT_INVALID`` for a folder without any."""
     mirrors: list[Mirror] = []
     for path in paths:
         found = load_mirrors(path, standing) if path.is_dir() else [load_mirror(path)]

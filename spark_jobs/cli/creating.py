@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Created(NamedTuple):
-    """The result: GUIDs, state of the database, rows loaded by table, and tables on hold or stopped with the reason."""
+    """The result: GUIDs, state of the database, rows loaded by table; tables on hold or stopped, with the reason."""
 
     workspace: str
     database: str
@@ -43,7 +43,7 @@ class Created(NamedTuple):
 
 
 def create(arguments: argparse.Namespace) -> Exit:
-    """Create the mirrored database, load the first rows of its tables, then start mirroring."""
+    """Create the mirrored database, load the first rows of its tables, then start Fabric's mirroring."""
     mirror = load_mirror(arguments.file)
     zone = mirror.landing_zone
     if zone.store != "onelake":
@@ -56,7 +56,7 @@ def create(arguments: argparse.Namespace) -> Exit:
 
 
 def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
-    """Do every step that is not done yet; mirroring is started last, if all tables are complete (F-42)."""
+    """Do every step of ``create`` that is not done; start Fabric's mirroring last, if all tables are loaded (F-42)."""
     database = find_or_create(mirror, api)
     status = settled(api, database)
     log.info("the mirrored database %s is there", database.name)

@@ -1,4 +1,4 @@
-"""The commands with which an operator decides, with drop-table and rebuild-ledger. They start no JVM."""
+"""The commands that carry out decisions of an operator, such as accept-schema and drop-table. They start no JVM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 
 
 def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
-    """Carry out a decision, then inspect its table: is the cause gone? *fields* are form fields without an option."""
+    """Carry out a decision, then check whether the cause of the table's stop is gone.
+
+    *fields* are fields of the page's form that the command has no option for.
+    """
     mirror, ledger = _opened(arguments)
     operation: Operation = arguments.operation
     given = {one.field: getattr(arguments, one.name.strip("-")) for one in operation.fields if one.name}
@@ -55,7 +58,7 @@ def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
 
 
 def accept_schema(arguments: argparse.Namespace) -> Exit:
-    """Record that columns were dropped at the source, or that one was renamed."""
+    """Record that columns were dropped at the source, or that a column was renamed."""
     if arguments.dropped is not None:
         # A line end behind each, as a name may have a comma.
         return decided(arguments, subject="".join(f"{name}\n" for name in arguments.dropped))
@@ -66,12 +69,12 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
-    """Accept the full load that the source sent again; refused if the log does not show where it begins."""
+    """Accept a full load that a Qlik task made again; refused if the change log does not show where the load begins."""
     from spark_jobs.reload_table import came_again, declared_table
 
     mirror, ledger = _opened(arguments)
     source, request = arguments.table, request_of(arguments)
-    # A table that the ledger does not know yet has nothing in the log; the decision refuses it.
+    # A table that the ledger does not know yet has nothing in the change log; the decision refuses it.
     is_known = source in LedgerReader(ledger, mirror.name).tables(source)
     if is_known and answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
         came_again(mirror, ledger, declared_table(mirror, source))
@@ -109,7 +112,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
 
 
 def drop_table(arguments: argparse.Namespace) -> Exit:
-    """Drop a table at the target that was taken out of the mirror file; continues a drop that was interrupted."""
+    """Drop a target table that is no longer in the mirror file; a second call continues an interrupted drop."""
     from open_mirroring.operate.reset_driver import ResetDriver
 
     mirror = load_mirror(arguments.file)
@@ -143,7 +146,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
 
 
 def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
-    """Re-create a lost ledger; without `--apply` only print what would be written."""
+    """Re-create a lost ledger; without ``--apply`` only print what would be written."""
     from spark_jobs.rebuild_ledger import rebuild
 
     mirror, reason = load_mirror(arguments.file), None

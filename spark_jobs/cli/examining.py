@@ -38,7 +38,7 @@ _FREE_BYTES = 1_000_000_000
 
 
 class Examined(NamedTuple):
-    """The result of one check: its subject, what was found, and the fix (empty if all is well)."""
+    """The result of one check: its subject, what was found, and the fix (empty if nothing is wrong)."""
 
     what: str
     found: str
@@ -46,7 +46,7 @@ class Examined(NamedTuple):
 
 
 def doctor(arguments: argparse.Namespace) -> Exit:
-    """Run all checks, and print problems first; the exit code is 2 if there is one."""
+    """Run all checks, and print problems before other results; the exit code is 2 if there is a problem."""
     if arguments.target:
         return doctor_target(arguments)
     found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]

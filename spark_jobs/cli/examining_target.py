@@ -1,7 +1,7 @@
-"""The command ``doctor --target``: how each table is at the target, and the fix that the service's pages name.
+"""The command ``doctor --target``: the state of each table in Fabric, and the fix that Fabric's documents name.
 
-A table can be fine in the ledger and still not arrive: the service may be paused, have failed, or wait for a file. What
-an inspection found is read here for that one question.
+A table can be published completely and still not be mirrored: Fabric's mirroring may be paused, may have failed, or may
+wait for a file. This module inspects the mirror and shows only which of these is true.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MONITOR = f"{_PAGES}monitor"
 
 
 class Remedy(NamedTuple):
-    """What a state of a table means, its fix, and the service's page about it; *waits*: the state ends by itself."""
+    """The meaning of a table's state, its fix, and Fabric's document about it; *waits*: the state ends by itself."""
 
     means: str
     next_step: str = ""
@@ -102,7 +102,7 @@ REMEDIES: Mapping[str, Remedy] = {
 
 
 class TableThere(NamedTuple):
-    """A table at the target: its state, what waits in its folder, and the service's own words and figures."""
+    """A table in Fabric: its state, the files that wait in its folder, and the message and figures of Fabric."""
 
     table: str
     state: str
@@ -117,7 +117,7 @@ class TableThere(NamedTuple):
 
 
 def doctor_target(arguments: argparse.Namespace) -> Exit:
-    """Print how each table is at the target; exit code 3 if one needs an operator, 5 if one waits."""
+    """Print the state of each table in Fabric; exit code 3 if a table needs an operator, else 5 if a table waits."""
     if not arguments.mirrors:
         raise UsageError("--target needs a mirror", "name a mirror file, or a folder of them")
     documents, exits = [], {Exit.DONE}

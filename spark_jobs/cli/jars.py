@@ -1,4 +1,4 @@
-"""The command ``jars``: fetches the pinned jars, which an installation from a wheel does not contain."""
+"""The command ``jars``: downloads the jars that Spark needs, in fixed versions; a wheel does not contain them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PINS = Path(__file__).resolve().parents[1] / "runtime" / "jars"
 
 
 def jars(arguments: argparse.Namespace) -> Exit:
-    """Fetch missing jars from Maven Central and verify every checksum; no other jar gets into the folder.
+    """Download missing jars from Maven Central and verify the checksum of each; no other jar gets into the folder.
 
-    Raises ``INSTALLATION_INCOMPLETE``, after the error of Java or of the repository was printed.
+    Raises ``INSTALLATION_INCOMPLETE`` if a download fails, after printing the error of Java or of Maven Central.
     """
     folder: Path = (arguments.folder or jars_folder()).absolute()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The commands status, dead-letters and schema, which change nothing. They need no JVM."""
+"""The commands status, dead-letters and schema, which change nothing and start no JVM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, l
 
 
 def status(arguments: argparse.Namespace) -> Exit:
-    """Print how far each table is, what stops it, and the fix; exit code 3 if something is stopped, 6 with losses."""
+    """Print how far each table is mirrored, what stops it, and the fix; exit code 3 for a stop, 6 for losses."""
     mirror = load_mirror(arguments.file)
     if never_run(mirror) and not check_ledger_knows(mirror):
         document = {"mirror": mirror.name, "started": False, "tables": [], "places": places(mirror)}
@@ -79,7 +79,7 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
 
 
 def list_dead_letters(arguments: argparse.Namespace) -> Exit:
-    """Print the newest dead letters. With ``--raw`` their content goes into a file, never to the terminal."""
+    """Print the newest dead letters. With ``--raw``, write their content into a file."""
     from spark_jobs.dead_letters.listing import ListedLetters, dead_letters, write_raw  # loads Arrow
 
     mirror = load_mirror(arguments.file)
@@ -115,13 +115,13 @@ def schema(_: argparse.Namespace) -> Exit:
 
 
 def never_run(mirror: Mirror) -> bool:
-    """Whether the ledger is an SQLite file that does not exist yet, and must not be created by just looking."""
+    """Whether the ledger is an SQLite file that does not exist yet; a command that only looks must not create it."""
     url = make_url(mirror.ledger_url())
     return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
 
 
 def not_begun(mirror: Mirror) -> str:
-    """A text for a mirror without a ledger; it shows the ledger's place, because that may be mistyped."""
+    """The message for a mirror without a ledger; it shows the ledger's address, which may be mistyped."""
     said = f"mirror {mirror.name}: nothing has run yet; there is no ledger at {ledger_shown(mirror)}"
     return f"{said}\n{places_text(mirror)}"
 

@@ -26,12 +26,12 @@ _IGNORED_SHOWN = 10
 
 
 def json_text(document: object) -> str:
-    """A result as JSON; values of other types are written as text."""
+    """A result as JSON; values of types that JSON does not have are written as strings."""
     return json.dumps(document, indent=2, ensure_ascii=False, default=str)
 
 
 def request_of(arguments: argparse.Namespace) -> str:
-    """The request id of the command line. Without one, a new id is made and printed, so that a retry can name it."""
+    """The request id of the command line, or a new id, which is printed so that a retry can use the same id."""
     if arguments.request is not None:
         return str(arguments.request)
     request = uuid4().hex
@@ -40,7 +40,7 @@ def request_of(arguments: argparse.Namespace) -> str:
 
 
 def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """An aligned text table; columns of numbers are aligned to the right."""
+    """Rows as aligned columns under *headings*; columns of numbers are aligned to the right."""
     cells = [[shown(cell) for cell in row] for row in rows]
     numbers = [[cell.lstrip("-").replace(",", "").isdigit() for cell in row] for row in cells]
     right = [bool(cells) and all(row[at] for row in numbers) for at in range(len(headings))]
@@ -53,19 +53,19 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def wrapped(text: str, indent: int = 2) -> str:
-    """A text with unprintable characters escaped; wrapped in a terminal, elsewhere one line for searching."""
+    """A string with unprintable characters escaped; wrapped in a terminal, and one line in a file or pipe."""
     width = WIDTH if sys.stdout.isatty() else sys.maxsize
     wrapper = TextWrapper(width, " " * indent, " " * (indent + 2), break_long_words=False, break_on_hyphens=False)
     return wrapper.fill(shown(text))
 
 
 def grouped(said: Iterable[tuple[str, str]], indent: int = 2) -> Iterator[str]:
-    """Yield one line for each text, after the names that it applies to."""
+    """Yield one line for each different message in *said* (pairs of name and message), after all names that have it."""
     yield from (wrapped(f"{names}: {text}", indent) for names, text in alike(said))
 
 
 def ignored_text(tables: Mapping[str, Any]) -> str:
-    """The tables that are not mirrored with their message counts, the largest first; empty if there are none."""
+    """The tables that are not mirrored, with their message counts, the largest first; empty without such tables."""
     busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
     named = [
         f"{shown(name)} {one['messages']} messages (since {str(one['since'])[:16].replace('T', ' ')} UTC)"
@@ -76,7 +76,7 @@ def ignored_text(tables: Mapping[str, Any]) -> str:
 
 
 def tick_text(ticked: Ticked) -> str:
-    """The result of a tick: one sentence, then what was read and published, then what needs attention."""
+    """The result of a tick (one run): one sentence, then what was read and published, then what needs attention."""
     done, read = ticked.document(), story("extract_changes", ticked.read._asdict())
     if ticked.failed is not None:
         read[0] = f"Read: FAILED, {shown(ticked.failed)}"
@@ -100,7 +100,7 @@ def _answer(ticked: Ticked) -> str:
 
 
 def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """The result of a proof: one sentence, a line per table, then the differences and what is not proved."""
+    """The result of a proof: one sentence, a line per table, then the differences and the tables not proved."""
     headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
     rows = [
         (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
@@ -126,7 +126,7 @@ def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
-    """The number of open dead letters by table; then each by code, the newest first, with the fix."""
+    """The number of open dead letters by table, then the dead letters grouped by code, newest first, with the fix."""
     if not listed.letters:
         return "no dead letters"
     concerned = [*counts.tables.items(), ("(no table)", counts.without_table)]

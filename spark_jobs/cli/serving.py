@@ -1,4 +1,4 @@
-"""The command ``ui``: serves the web page without Airflow. It needs no JVM."""
+"""The command ``ui``: serves the web page without Airflow. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOKEN_LENGTH = 16
 
 
 def ui(arguments: argparse.Namespace) -> Exit:
-    """Serve the page until interrupted. On other than loopback addresses a token is required."""
+    """Serve the page until interrupted; a token is required unless the page is served on a loopback address."""
     token = os.environ.get(TOKEN, "")
     if not token and not is_loopback(arguments.host):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The status of a mirror as text: one sentence, then a line per table, then what needs attention."""
+"""Formats the status of a mirror: one sentence, then a line per table, then what needs attention."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def colours_wanted() -> bool:
 
 
 def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = False) -> str:
-    """The status as text: one sentence, a line per table, what needs attention, and notes; equal ones are merged.
+    """The status of a mirror: one sentence, a line per table, what needs attention, and notes.
 
-    *wide* adds the internal positions of mirror and tables; *coloured* prints verdicts in color.
+    Equal notes of several tables are one line. *wide* adds the internal positions of mirror and tables; *coloured*
+    prints verdicts in color.
     """
     sections = [[headline(status), *(_positions(status) if wide else ())], [_table(status, wide, coloured)]]
     if attention := [*_attention(status, coloured)]:

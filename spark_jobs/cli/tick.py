@@ -35,10 +35,10 @@ _READ = ("batch", "counts", "waiting_files", "overdue", "joined")
 class Ticked(NamedTuple):
     """The result of a tick: what was *read*, new file numbers by table, and tables *held* or *stopped* with the reason.
 
-    *waiting* are tables with changes or a load still to be published. *losses* are texts by table; *loss_report* has
-    the dead letters and ignored tables. *awaited* are texts about what waits for other messages or files, *lacking* is
-    whether tables lack rows for that reason. *reloading* are tables in a reset. *failed* is an error of reading, after
-    which publishing continued.
+    *waiting* are tables with changes or an initial load still to be published. *losses* describes what each table
+    lacks; *loss_report* has the dead letters and ignored tables. *awaited* describes messages that wait for other
+    messages or files, and *lacking* is whether tables lack rows because of such messages. *reloading* are tables in a
+    reset. *failed* is an error of reading; publishing continued after the error.
     """
 
     read: Extracted
@@ -62,8 +62,8 @@ class Ticked(NamedTuple):
     def exit(self) -> Exit:
         """The exit code: an error of reading comes first, then stopped tables, losses, and tables that wait.
 
-        A table in a reset or load counts as waiting, as does anything *awaited* whose rows are missing. A file that is
-        perhaps still being written counts only if nothing else was read, or if it is overdue.
+        A table in a reset or an initial load waits, and so does a table that lacks rows because of *awaited* messages.
+        A file that may still be written counts as waiting only if nothing else was read, or if the file is overdue.
         """
         if self.failed is not None:
             return exit_of(self.failed)
@@ -93,8 +93,8 @@ def tick(
 ) -> Ticked:
     """Read what is new at the source (a *backfill* first), publish (only the tables in *only*), and check the result.
 
-    After an error of reading, what is in the log is still published, and the error decides the exit code. If reading is
-    stopped, for example because log and ledger do not match, nothing is published either.
+    After an error of reading, changes that the change log already has are still published, and the error decides the
+    exit code. Nothing is published if reading is stopped, for example because change log and ledger do not match.
     """
     reader = LedgerReader(ledger, mirror.name)
     read, failed = Extracted(None, {}, ()), None

@@ -1,4 +1,4 @@
-"""The commands that do work: ticks, loads, checks, replays and proofs, in this process."""
+"""The commands that run jobs in this process: ticks, initial loads, deep checks, replays of dead letters and proofs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def tick(arguments: argparse.Namespace) -> Exit:
-    """Extract, gate, publish and reconcile once."""
+    """Run one tick: extract, gate, publish and reconcile."""
     return _ticked(None, arguments)
 
 
@@ -51,13 +51,16 @@ def _ticked(asked: Backfill | None, arguments: argparse.Namespace) -> Exit:
 
 
 def initial_load(arguments: argparse.Namespace) -> Exit:
-    """Load the first rows of every table that has an initial load; on hold if tables wait and nothing was loaded."""
+    """Load the first rows of every table that has an initial load.
+
+    The exit code is "on hold" if tables wait and nothing was loaded.
+    """
     loaded, done = _done(arguments)
     return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
 
 
 def done_by_job(arguments: argparse.Namespace) -> Exit:
-    """Run the operation's job in this process."""
+    """Run the job of the command that *arguments* name, in this process."""
     return _done(arguments)[1]
 
 
@@ -86,7 +89,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
 
 
 def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
-    """The tables named by ``--tables``, or None without it. Raises ``ARGUMENT_INVALID`` for an unknown name."""
+    """The tables named by ``--tables``, None without this option; raises ``ARGUMENT_INVALID`` for an unknown name."""
     if text is None:
         return None
     known = [table.source for table in mirror.tables]
@@ -98,7 +101,7 @@ def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
 
 
 def prove(arguments: argparse.Namespace) -> Exit:
-    """Compare tables with the source; exit code 7 if one is not equal, 5 if one could not be proved."""
+    """Compare tables with the source; exit code 7 if a table differs, else 5 if a table could not be proved."""
     from spark_jobs.prove import ProofOptions
     from spark_jobs.prove import prove as run
 

@@ -1,1 +1,1 @@
-"""The open dead letters in the change log, and those that a later row settles."""
+"""Finds the open dead letters of a mirror, and the dead letters that a later row of the same key settles."""

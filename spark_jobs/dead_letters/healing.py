@@ -1,8 +1,8 @@
 """Finds dead letters that no longer matter, because a later row of the same key is published.
 
-A dead letter is *healed* when the log has a later published change of the same row that is readable and complete. It is
-*reloaded* when a complete initial load contains its change. If that cannot be proved, it stays open. Only log files
-that may contain a later row are opened, by DuckDB.
+A dead letter is *healed* when the change log has a later published change of the same row that is readable and
+complete. A dead letter is *reloaded* when a complete initial load contains its change. A dead letter stays open if
+neither can be proved. DuckDB opens only files of the change log that may contain a later row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Rows = tuple[list[_Stale], set[tuple[str, str, str | None]]]
 
 
 def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
-    """Settle the open dead letters that no longer matter; returns their number."""
+    """Settle the open dead letters that are healed or reloaded; returns the number of settled dead letters."""
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables()
     found = _open_rows(ledger, mirror.name, states)
@@ -143,7 +143,7 @@ class _Search:
     def healed(
         self, rows: Sequence[_Stale], untyped: Iterable[tuple[str, str, str | None]]
     ) -> tuple[set[LetterPlace], int]:
-        """The dead letters whose rows all have a later change, and the batch up to which they need no new search."""
+        """The dead letters whose rows all have a later change; and the batch up to which later changes were sought."""
         state, published = self.state, self.state.row.published_batch
         generation = state.row.generation
         ordinals = self.reader.epochs([state.id]).get(state.id, {})

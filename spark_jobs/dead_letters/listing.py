@@ -1,6 +1,7 @@
 """Lists the dead letters of a mirror: messages that could not be read, and changes with values that do not fit.
 
-The first are rows of the change log, which DuckDB queries in place; the second are in the ledger.
+The unreadable messages are rows of the change log, whose files DuckDB queries; the changes that do not fit are in the
+ledger.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _FILES_AT_ONCE = 256
 class DeadLetter(NamedTuple):
     """One dead letter: its coordinates and the reason.
 
-    *kind* is ``unreadable`` (a message in the log without a row) or ``untyped`` (a change whose values do not fit).
-    *place* is the line, sequence number or offset in the file or partition *origin*.
+    *kind* is ``unreadable`` (a message that could not be decoded) or ``untyped`` (a change with values that do not fit
+    the types of its columns). *origin* is the file or partition of the message, *place* its line, sequence number or
+    offset there.
     """
 
     kind: Literal["unreadable", "untyped"]
@@ -43,12 +45,12 @@ class DeadLetter(NamedTuple):
 
     @property
     def next_step(self) -> str:
-        """The next step for an operator."""
+        """What an operator should do about this dead letter."""
         return next_step_of(self.code)
 
 
 class ListedLetters(NamedTuple):
-    """Dead letters, the newest first; *more* means that there are others beyond the limit."""
+    """Dead letters, the newest first; *more* is whether there are more dead letters than the limit allowed to list."""
 
     letters: Sequence[DeadLetter]
     more: bool
@@ -57,7 +59,7 @@ class ListedLetters(NamedTuple):
 def dead_letters(
     log_root: Place, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
 ) -> ListedLetters:
-    """The newest *limit* dead letters of a mirror, without those that are *settled*."""
+    """The newest *limit* dead letters of a mirror, without the *settled* dead letters."""
     # Settled dead letters are skipped, so as many more have to be read.
     found = _unreadable(log_root, limit + 1 + len(settled))
     found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
@@ -73,7 +75,8 @@ def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int
     """Write the content of each dead letter to a new file that only its owner can read; return its number of lines.
 
     One JSON object per line: the coordinates, and ``raw`` (the message's bytes in base64) or ``row`` and ``before``
-    (the images of a change that could not be typed). Raises ``ARGUMENT_INVALID``, ``ACCESS_DENIED``.
+    (the row images of a change whose values do not fit the types of its columns). Raises ``ARGUMENT_INVALID`` if the
+    file cannot be created as a new one; ``ACCESS_DENIED`` without the right to create it.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,6 +1,6 @@
-"""Reads the open dead letters in the change log: what a replay may decode, and what reading again covers.
+"""Reads the open dead letters in the change log: which a replay may decode, and which a second reading covers.
 
-Only batches that counted dead letters are opened, by DuckDB.
+DuckDB opens only files of batches that have dead letters.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _COUNTS = ("rejected", "refused", "expired")
 
 
 class OpenLetter(NamedTuple):
-    """An open dead letter with the reason; *rows* is how many rows of the log it has.
+    """An open dead letter with the reason; *rows* is how many rows it has in the change log.
 
-    *hides_key*: its table is known, but its key is not. *is_message*: the log has the bytes of this one message, so it
-    can be decoded again. *key* is the row that becomes outdated, if known.
+    *hides_key* is whether the table of the dead letter is known, but the key of its row is not. *is_message* is whether
+    the change log has the bytes of the message, so that the message can be decoded again. *key* is the key of its row,
+    if known.
     """
 
     at: LetterPlace
@@ -56,8 +57,8 @@ class OpenLetter(NamedTuple):
 class LetterChoice(NamedTuple):
     """Selects dead letters; all given conditions must be met.
 
-    *after* (inclusive) and *before* (exclusive) are positions in a stream; dead letters without a position do not meet
-    them.
+    *after* (inclusive) and *before* (exclusive) are positions in a stream (one enabling of streaming or one Qlik full
+    load). If one of them is given, dead letters without a position are not selected.
     """
 
     code: str | None = None
@@ -67,7 +68,7 @@ class LetterChoice(NamedTuple):
     at: LetterPlace | None = None
 
     def includes(self, letter: OpenLetter) -> bool:
-        """Whether a dead letter is selected."""
+        """Whether *letter* is selected."""
         own = (letter.at, letter.code, letter.table)
         if (self.at or letter.at, self.code or letter.code, self.table or letter.table) != own:
             return False
@@ -80,7 +81,7 @@ class LetterChoice(NamedTuple):
 def open_letters(
     root: Place, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
 ) -> list[OpenLetter]:
-    """The open dead letters in the log at *root*, in the order of batches and coordinates."""
+    """The dead letters in the change log at *root* that are not *settled*, in the order of batch, origin and place."""
     batches = [m for m in manifests.values() if any(m.counts.get(count, 0) for count in _COUNTS)]
     files = [str(file["path"]) for manifest in batches for file in manifest.files]
     if not files:
@@ -105,7 +106,7 @@ def open_letters(
 
 
 def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
-    """The open dead letters of a mirror, as far as the log still has their batches."""
+    """The open dead letters of a mirror in those batches that the change log still has."""
     reader = LedgerReader(ledger, mirror.name)
     dropped = reader.mirror().dropped
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
@@ -117,7 +118,7 @@ def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
 
 
 def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> list[OpenLetter]:
-    """Dead letters that are changes with values that do not fit their columns, without those *settled*."""
+    """The dead letters that are changes with values that do not fit their columns, without the *settled* ones."""
     tables = {table.id: table.source for table in reader.tables().values()}
     found = []
     for r in (one for rejects in reader.rejected(tables).values() for one in rejects):
@@ -128,7 +129,7 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 
 
 def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
-    """Count the open dead letters in the log, unless the ledger has their number; a failure is reported as a loss."""
+    """Record the number of open dead letters in the ledger, unless it is recorded; a failure is reported as a loss."""
     if is_counted(ledger, mirror.name):
         return
     import duckdb
@@ -151,7 +152,11 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
 def covered_by(
     ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
 ) -> list[OpenLetter]:
-    """The dead letters in these ranges; if offsets do not number messages, only a range from 0 on covers them."""
+    """The dead letters whose message is in one of the *ranges*.
+
+    *counts_as_bound* is whether the offsets of an origin number its messages. If they do not, only a range that begins
+    at 0 certainly has the message.
+    """
     by_name = grouped((bound.name, bound) for bound in ranges)
 
     def is_covered(at: LetterPlace) -> bool:
@@ -166,6 +171,6 @@ def covered_by(
 def healed_tables(
     settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_again: Collection[str]
 ) -> list[str]:
-    """Tables whose unreadable keys were all read now: a *settled* dead letter hid one, and none that is left does."""
+    """The tables whose dead letters with an unreadable key are all *settled*: none is in *left* or *hidden_again*."""
     hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_again)
     return sorted({letter.table for letter in settled if letter.hides_key and letter.table is not None} - hidden)

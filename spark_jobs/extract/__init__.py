@@ -1,1 +1,1 @@
-"""Extracts one batch of the change log: binds ranges, reads them in workers, joins pieces of messages, commits."""
+"""Reads the source into the change log, batch by batch: assigns ranges of the source, reads them."""

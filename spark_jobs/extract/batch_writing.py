@@ -1,4 +1,4 @@
-"""Writes one batch of the change log: workers read its ranges, split messages are joined, a manifest is made."""
+"""Writes one batch of the change log: workers read its ranges, split messages are joined, a manifest lists files."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ _Watched = frozenset[tuple[str, int]]
 
 
 class RowsOfRanges(Protocol):
-    """Reads ranges that are not messages, such as chunks of a load, into log files."""
+    """Reads ranges that are not messages, such as chunks of an initial load, into files of the change log."""
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Log the rows of these ranges; returns the parts of the batch's manifest."""
+        """Write the rows of *ranges* into the change log's files; returns the parts of the batch's manifest."""
         ...
 
 
 @dataclass(frozen=True)
 class BatchWriting:
-    """Writes the files of batches; they count only once their manifest is sealed.
+    """Writes the files of batches; the files of a batch count only once their manifest is sealed in the ledger.
 
-    *given* are structures in the mirror file, *registry* looks up those in a schema registry. *may_join* is whether a
-    table's name matches a pattern. *letters* returns the open dead letters.
+    *given* are the table structures in the mirror file, *registry* looks up structures in a schema registry. *may_join*
+    is whether a table's name matches a pattern in the mirror file. *letters* returns the open dead letters.
     """
 
     spark: SparkSession
@@ -95,10 +95,11 @@ class BatchWriting:
     reads: Reads
 
     def write(self, batch: int, scope: Scope) -> Manifest:
-        """Read what *scope* names into log files of a new attempt, and return their manifest (G-142).
+        """Read what *scope* names into files of a new attempt, and return the manifest of these files (G-142).
 
         Raises NewTablesSeen if messages name tables that may join the mirror: the attempt is then discarded (G-70).
-        Raises ``COUNTS_DIFFER`` if not every message has one outcome, and the errors of the transport.
+        Raises ``COUNTS_DIFFER`` if the outcomes do not add up to the number of messages, and the errors of the
+        transport.
         """
         manifest, begun_empty = self._written(batch, scope), NewFacts()
         if isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound":

@@ -1,7 +1,7 @@
-"""Corrections: reads the current rows of some keys from the source into the change log, as a batch of their own.
+"""Corrections: reads the current rows of some keys from the source into the change log, as a separate batch.
 
-A recorded proof names the keys. The table's newest position is noted before the rows are read, so that later changes
-win. A key that the source does not have becomes a delete.
+The keys are those that a recorded proof found to differ. The table's newest position is noted before the rows are read,
+so that changes after this position replace the rows. A key that the source does not have becomes a delete.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _PART = pa.schema([pa.field("part", pa.binary())])
 
 @dataclass(frozen=True)
 class LoggedCorrections:
-    """Reads the rows of corrections into log files."""
+    """Reads the rows of corrections into files of the change log."""
 
     mirror: Mirror
     ledger: Engine
     spark: SparkSession
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Log the corrections; returns the manifest's parts, in which ``given_back`` has those that failed."""
+        """Log the corrections in *ranges*; returns the manifest's parts, whose ``given_back`` has the failed ones."""
         root = log_place(self.mirror)
         parts = list[Part]()
         for at, bound in enumerate(ranges):
@@ -125,7 +125,7 @@ class _RowsOfKeys:
 
 @dataclass(frozen=True)
 class CorrectionWrite:
-    """Writes the rows of a correction into log files, and a delete for each key that the source does not have."""
+    """Writes the rows of a correction into the change log's files, and a delete for each key that the source lacks."""
 
     wanted: CorrectionRange
     keys: tuple[str, ...]
@@ -134,7 +134,7 @@ class CorrectionWrite:
     target: LogTarget
 
     def part(self, rows: dict[str, str]) -> Part:
-        """Log a row image (JSON) for each key, or a delete for a key without one; returns the manifest's part."""
+        """Log the row image (JSON) that *rows* has for each key, or else a delete; returns the manifest's part."""
         cols = msgspec.json.encode([[name, kind, at] for at, (name, kind) in enumerate(self.types.items())]).decode()
         writer = self.target.writer()
         writer.add(self._line(at, key, rows.get(key), cols) for at, key in enumerate(self.keys))
@@ -161,7 +161,8 @@ class CorrectionWrite:
 def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Part:
     """Have one worker write the few rows of *frame*, so that no row passes through the driver.
 
-    The instructions travel encrypted, as a row without a key, because a cluster shows plain values in its logs (S-11).
+    The worker gets *write* encrypted, as an additional row without a key, because a cluster shows plain values in its
+    logs (S-11).
     """
     from spark_jobs.runtime.parcels import ParcelKey
 
@@ -179,7 +180,7 @@ def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Pa
 
 
 def place_of_correction(reader: LedgerReader, state: TableState, *, removes: bool) -> tuple[str, str]:
-    """The newest epoch of a table's stream, and the position in it that a correction gets."""
+    """The newest epoch (stream) of a table, and the position in this epoch that a correction gets."""
     epochs = {e: o for e, o in reader.epochs([state.id]).get(state.id, {}).items() if o >= 0}
     epoch, ordinal = max(epochs.items(), key=lambda one: one[1], default=("", -1))
     highest = reader.highest(state.source, reader.mirror().committed).get(epoch)

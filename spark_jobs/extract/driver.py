@@ -1,7 +1,7 @@
 """Drives the extract protocol: connects :mod:`open_mirroring.protocols.extracting` with ledger, source and change log.
 
-A job passes an agenda: functions that return what to read next. The driver first finishes what an earlier run left
-open, then binds each entry of the agenda as at most one batch.
+A job passes an agenda: functions that return what to read next. The driver first finishes the batch that an earlier run
+left open, then reads what each function returns as at most one batch.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ Point = Callable[[], Scope]
 class ExtractionDriver:
     """Carries out the extract protocol for one mirror.
 
-    *completed* are the batches that this run completed, *manifest* is that of the newest of them. *joined* are tables
-    that joined by a pattern in this run, each with a text about its key and columns.
+    *completed* are the batches that this run completed, *manifest* is the manifest of the newest completed batch.
+    *joined* are tables that joined by a pattern in this run, each with a description of its key and columns.
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
@@ -107,7 +107,7 @@ class ExtractionDriver:
         return LoggedCorrections(self._mirror, self._engine, self.spark)
 
     def look_for_tables(self) -> None:
-        """Let new tables join whose messages the transport reads only once they are named (G-70)."""
+        """Let new tables join the mirror if the transport reads their messages only after they joined (G-70)."""
         transport = self.source.transport
         if self._mirror.has_patterns and transport.reads_named_tables:
             announced = together(transport.announced(self.source.format, 0, lambda: self.spark))
@@ -170,12 +170,12 @@ class ExtractionDriver:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The number of messages of the newest completed batch by outcome."""
+        """How many messages of the newest completed batch had each outcome."""
         return {} if self.manifest is None else self.manifest.counts
 
     @property
     def has_overdue(self) -> bool:
-        """Whether a message has waited for its other pieces longer than allowed."""
+        """Whether a split message has waited for its other pieces longer than allowed."""
         fragments = self.ledger.open_fragments()
         if not fragments:
             return False
@@ -184,7 +184,7 @@ class ExtractionDriver:
         return any(is_overdue(fragment, self._timeout) for fragment in fragments)
 
     def drive(self, agenda: Sequence[Point]) -> None:
-        """Run the protocol to its end. Raises TerminalError if reading is stopped or cannot go on."""
+        """Run the extract protocol to its end; raises TerminalError if reading is stopped or cannot continue."""
         self._agenda = list(agenda)
         request = drive_one(protocol.start(), protocol.step, self.answer, protocol.Finished).request
         if isinstance(request, protocol.Finished) and request.stopped:
@@ -195,7 +195,7 @@ class ExtractionDriver:
             )
 
     def answer(self, request: protocol.Request) -> protocol.Reply:
-        """Carry out one request; if the ledger does not answer, the reply is that the outcome is unknown."""
+        """Carry out one request of the extract protocol; the reply is "unknown" if the ledger does not answer."""
         try:
             reply = self._answer(request)
             if isinstance(reply, protocol.Lost):
@@ -275,9 +275,10 @@ class ExtractionDriver:
 def log_ranges(
     mirror: Mirror, ledger: Engine, spark: SparkSession, find: Callable[[dict[str, int]], Sequence[BoundRange]]
 ) -> Manifest | None:
-    """Write the ranges that *find* returns into the log as one batch; None if it returns none.
+    """Read the ranges that *find* returns into the change log as one batch; None if *find* returns no range.
 
-    *find* gets the offsets bound so far. A batch that another run left open is finished first.
+    *find* gets the offset up to which each partition or file is read already. A batch that another run left open is
+    finished first.
     """
     driver = ExtractionDriver(mirror, ledger, spark)
     named: list[BoundRange] = []

@@ -1,7 +1,7 @@
-"""Joins split messages: pieces read in this batch, and those that wait from earlier ones.
+"""Joins split messages: pieces that this batch read, and pieces of earlier batches that wait for others.
 
-The pieces are rows of the log; the ledger knows which messages are incomplete, and since when. Messages that wait for a
-description of their table's structure are handled in the same way.
+The pieces are rows of the change log; the ledger knows which messages are incomplete, and since when. Messages that
+wait for a message with their table's structure are handled like incomplete messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
 
 @dataclass(frozen=True)
 class FragmentJoining:
-    """Joins messages that are complete now; those that waited longer than *timeout* become dead letters."""
+    """Joins split messages that are complete; messages that waited longer than *timeout* become dead letters."""
 
     spark: SparkSession
     ledger: ExtractLedger
@@ -57,10 +57,10 @@ class FragmentJoining:
         *,
         announced: bool,
     ) -> list[Part]:
-        """Join what is complete; returns the parts that this adds to the manifest.
+        """Join the messages that are complete; returns the parts that the joined messages add to the manifest.
 
-        *parts* are the results of reading, *first_task* is the first unused task number. *schemas* are all known
-        structures; if one was *announced* in this batch, everything that waits is tried again.
+        *parts* are the results of reading, *first_task* is the first unused task number. *schemas* are all known table
+        structures. If this batch *announced* a structure, all messages that wait are tried again.
         """
         known = {fragment.identity: fragment for fragment in self.ledger.open_fragments()}
         fresh: dict[str, WaitingPieces] = {}

@@ -1,8 +1,9 @@
-"""Judges rows of the source's own full load that arrive again: repeated messages, or a new load of the table?
+"""Decides whether rows of a Qlik full load that arrive again are repeated messages or a second full load.
 
-A row that equals a logged one is a repetition. A row that differs from the loaded row of its key shows that the source
-loaded the table again. If a complete load seems to repeat, rows of the first one that did not come again are counted:
-the source may have deleted them (G-85). DuckDB queries the log's files in place (K-18, K-67).
+A row that equals a logged row is a repetition. A row that differs from the logged full-load row of its key shows that
+the Qlik task reloaded the table. If a complete full load seems to repeat, the rows of the first full load that did not
+come again are counted: the source may have deleted them (G-85). DuckDB queries the change log's files in place (K-18,
+K-67).
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ _OF_NEWEST = "WHERE place >= coalesce((SELECT begin FROM begins WHERE begins.par
 def judge_loads(
     root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
 ) -> tuple[Mapping[str, int], int, str | None]:
-    """Compare the rows of a full load in a batch with those logged before; a row without a key never repeats one.
+    """Compare the full-load rows of a batch with the full-load rows of earlier batches.
 
-    Returns three values: by partition the last place (message number) of a row that is no repetition; the number of
-    repetitions; and the coordinates of a row that differs from an earlier loaded row of its key, or None.
+    A row without a key is never a repetition. Returns three values: by partition the last place (message number) of a
+    row that is no repetition; the number of repetitions; and the coordinates of a row that differs from an earlier
+    full-load row of its key, or None.
 
     Args:
-        root: the log's folder.
-        table: the source table, as the log has it.
+        root: the change log's folder.
+        table: the source table, as the change log has it.
         fresh: the batch's files with rows of the table.
-        earlier: files of earlier batches that may hold rows of its load.
-        newest: the load with which the table begins; rows of earlier loads do not count (G-125).
+        earlier: files of earlier batches that may have rows of the table's full load.
+        newest: the full load with which the table begins; rows of earlier full loads do not count (G-125).
     """
     import duckdb
 
@@ -95,16 +97,16 @@ def repeated_load(
 ) -> str | None:
     """Find out whether a full load came a second time, and describe the rows that did not come again.
 
-    Empty if all came again. None if nothing came again in this batch, or only single messages, which may be repeated at
-    any time. It counts as a second load if one of its rows differs within a partition, or if at least half of all keys
-    came again.
+    The result is empty if all rows came again. The result is None if no row came again in this batch, or only single
+    messages, which may be repeated at any time. The rows count as a second full load if a row differs from an earlier
+    row of its key in the same partition, or if at least half of all keys came again.
 
     Args:
-        root: the log's folder.
-        table: the source table, as the log has it.
+        root: the change log's folder.
+        table: the source table, as the change log has it.
         fresh: the batch's files with rows of the table.
-        earlier: files of earlier batches that may hold rows of its load.
-        newest: as for :func:`judge_loads`.
+        earlier: files of earlier batches that may have rows of the table's full load.
+        newest: the full load with which the table begins; rows of earlier full loads do not count (G-125).
     """
     import duckdb
 

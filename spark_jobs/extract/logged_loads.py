@@ -1,9 +1,10 @@
 """Reads initial loads into the change log, for tables that cannot be loaded straight into the landing zone.
 
-That is needed if changes contain only some columns and are completed from earlier rows, or if files are delimited text.
-Chunks become batches by the usual protocol; such a table is published once its last chunk is in the log (G-04). All
-rows are logged as INSERTs at one position below every stream, in an epoch of their own: a chunk that is read twice
-changes nothing, and a key with two contents is a conflict (G-02, G-08).
+An initial load goes through the change log if changes contain only some columns and are completed from earlier rows, or
+if the landing zone's files are delimited text. Chunks of the initial load become batches by the extract protocol; the
+table is published once its last chunk is in the change log (G-04). All rows are logged as INSERTs at one position in a
+separate epoch, below every change: so a chunk that is read twice changes nothing, and a key with two different rows is
+a conflict (G-02, G-08).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ BASE_POSITION = position_text("-", "0", 1)
 
 
 class BaseTarget(NamedTuple):
-    """The table, columns and types of rows of a load, and where they are logged; *origin* names the chunk."""
+    """The table, columns and types of rows of an initial load, and where they are logged; *origin* names the chunk."""
 
     source: str
     generation: int
@@ -69,7 +70,7 @@ BaseTask = tuple[tuple[Piece, ...], BaseTarget]
 
 
 class BaseChunk(NamedTuple):
-    """The result of a chunk: its part of the manifest, or the error that a worker cannot raise through Spark."""
+    """The result of a chunk: its part of the manifest, or the error, which a worker returns instead of raising."""
 
     origin: str
     part: Part
@@ -77,13 +78,20 @@ class BaseChunk(NamedTuple):
 
 
 def log_export_chunk(exports: Mapping[str, Export], task: BaseTask) -> BaseChunk:
-    """Log one chunk of an export; an error is returned. Logins come with the function: Spark stores tasks in files."""
+    """Read one chunk of an export into the change log's files; an error is returned, not raised.
+
+    Logins are in *exports*, which Spark sends with the function, and not in *task*, because Spark stores tasks in
+    files.
+    """
     pieces, target = task
     return log_chunk(ExportRows(exports[target.source], pieces, target.columns, target.schema), target)
 
 
 def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
-    """Log the rows of one chunk; an error is returned, and nothing refers to the files written before it."""
+    """Write the rows of one chunk into the change log's files; an error is returned, not raised.
+
+    After an error, nothing refers to the files that were already written.
+    """
     writer, read, shortest = target.log.writer(), 0, dict[str, int]()
     try:
         for table in measured(rows, target.columns, shortest):
@@ -98,7 +106,7 @@ def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
 
 
 def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:
-    """Convert typed rows of a load to log rows; *above* is the number of earlier rows of the chunk."""
+    """Convert rows of an initial load to rows of the change log; *above* is the number of earlier rows of the chunk."""
     types = {column.name: type_of_landed_key(column.type) for column in target.columns}
     typed = [[column.name, type_of_landed(column), at] for at, column in enumerate(target.columns)]
     cols = msgspec.json.encode(typed).decode()
@@ -131,7 +139,7 @@ log = logging.getLogger(__name__)
 
 
 def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_most: int) -> list[BoundRange]:
-    """The next chunks (at most *at_most*) that belong to no batch yet; each is bound as one range."""
+    """The next chunks (at most *at_most*) that belong to no batch yet; each chunk is one range."""
     found = [
         BoundRange(name, 0, 1)
         for state in tables
@@ -154,17 +162,17 @@ class _Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class LoggedLoads:
-    """Reads chunks of initial loads into log files."""
+    """Reads chunks of initial loads into files of the change log."""
 
     mirror: Mirror
     reader: LedgerReader
     spark: SparkSession
 
     def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Read the chunks, and return the parts of the batch's manifest.
+        """Read the chunks in *ranges*, and return the parts of the batch's manifest.
 
-        A chunk that cannot be read does not delay the others: a later batch reads it again, or its table stops if no
-        one can restore what it needs. A chunk of an earlier generation is skipped.
+        A chunk that cannot be read does not delay the others: a later batch reads the chunk again, or its table stops
+        if the error cannot be fixed. A chunk of an earlier generation of the table is skipped.
         """
         tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
         tasks, read, parts, sources = [], list[BaseChunk](), list[Part](), dict[str, str]()

@@ -1,7 +1,7 @@
-"""Finds structure ids whose messages were decoded for the wrong table, until their topic announced the id for another.
+"""Finds structure ids that were decoded for one table before their topic announced them for another table.
 
-An id is valid in the topic that announces it, and another topic may use the same id (K-06). So the ledger keeps which
-ids a topic used before announcing them (K-85).
+A structure id is valid only in the topic that announces it, and another topic may use the same id for another table
+(K-06). So the ledger keeps which ids a topic used before the topic announced them (K-85).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Misread = tuple[SourceSchema, str]
 
 
 def misread(used: Iterable[SourceSchema], announced: Collection[SourceSchema]) -> set[Misread]:
-    """Records in *used* whose topic announces the id for another table, each with that table."""
+    """The records in *used* whose topic announces their id for another table, each with the announced table."""
     tables: dict[tuple[str, str], set[str]] = {}
     for schema in filter(is_described, announced):
         tables.setdefault((schema.topic, schema.schema_id), set()).add(schema.table)
@@ -29,7 +29,7 @@ def misread(used: Iterable[SourceSchema], announced: Collection[SourceSchema]) -
 
 
 def stops_of_shared(found: Iterable[Misread], tables: Mapping[str, MirroredTable]) -> dict[str, Stop]:
-    """Stops for both *tables* that share an id, because one may have rows of the other."""
+    """The stops for both tables that share a structure id, because each may have rows of the other."""
     stops: dict[str, Stop] = {}
     for note, table in sorted(found):
         what = f"topic {note.topic!r} announces the id {note.schema_id!r} for {table}; its messages before that were"

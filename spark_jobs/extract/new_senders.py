@@ -1,6 +1,6 @@
 """Checks that the changes of a table come from one sender: one database, or one Qlik task.
 
-The ledger keeps the first sender of each table, with the announced structures (C-12, K-71).
+The ledger keeps the first sender of each table together with the announced table structures (C-12, K-71).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _MOST_SENDERS = 3
 
 
 def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> tuple[list[SourceSchema], Mapping[str, Stop]]:
-    """Senders to add to the ledger, and stops of tables that have, or had, another sender.
+    """The senders to add to the ledger, and the stops of tables whose sender differs from the kept sender.
 
-    Names are compared without case. Two names are compared only if both contain the server, or neither does.
+    Names of senders are compared without case. Two names are compared only if both contain the server, or neither does.
     """
     known: dict[str, list[str]] = {}
     for schema in kept:
@@ -45,9 +45,9 @@ def _are_comparable(one: str, other: str) -> bool:
 
 
 def unrelated_senders(kept: Iterable[SourceSchema]) -> list[str]:
-    """Senders that send different tables at the same time, one of each group, sorted.
+    """The senders that send different tables, one for each group of related senders, sorted.
 
-    Senders of one table form a group, because the later one replaced the earlier.
+    Senders of one table are related: the later sender replaced the earlier sender.
     """
     groups: list[set[str]] = []
     by_table: dict[str, set[str]] = {}

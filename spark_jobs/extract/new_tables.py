@@ -1,6 +1,6 @@
-"""Asks the source about tables that a batch contains for the first time: names, keys and columns (G-70).
+"""Finds names, keys and columns of tables whose messages a batch contains for the first time (G-70).
 
-The batch is read a second time for this, but only if a new table matches a pattern of the mirror.
+The batch is read a second time for this search, but only if a new table matches a pattern in the mirror file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RANGES_OF_A_TASK = 8
 
 
 class NewTablesSeen(Exception):
-    """Raised by an attempt whose messages name tables that may join; *names* are ``schema.table``."""
+    """Raised if messages of a batch name tables that may join the mirror; *names* are ``schema.table``."""
 
     def __init__(self, names: Collection[str], schemas: Sequence[SourceSchema]) -> None:
         super().__init__(sorted(names))
@@ -34,7 +34,7 @@ class NewTablesSeen(Exception):
 def read_announcements(
     source: MessageTransport, form: Format, names: Collection[str], ranges: Sequence[BoundRange]
 ) -> list[Announced]:
-    """What messages of the ranges announce about these tables, without repetitions."""
+    """What the messages in *ranges* announce about the tables *names*, without repetitions."""
     messages = (message for bound in ranges for message in source.read(bound))
     return sorted(set(_of(names, form.announced(messages))), key=repr)
 
@@ -47,10 +47,10 @@ def announced_tables(
     ranges: Sequence[BoundRange],
     schemas: Sequence[SourceSchema],
 ) -> list[AnnouncedTable]:
-    """What is known about these tables (``schema.table``), sorted by name; unknown ones have just their name.
+    """What is known about the tables *names* (``schema.table``), sorted; for an unknown table only its name.
 
-    It is taken from the structures in *schemas*, and from the source: by a query if it can be asked, else from the
-    messages in *ranges*.
+    Keys and columns are taken from the table structures in *schemas*, and from the source: by a query if the source can
+    be queried, else from the messages in *ranges*.
     """
     wanted = frozenset(names)
     found = list(_of(wanted, form.described(schemas)))

@@ -25,9 +25,10 @@ from spark_jobs.sources.contract.decoded import SourceSchema
 class Part:
     """What one task returns to the driver: file names, counts and facts, never rows.
 
-    *met* are the coordinates of those messages that the driver asked about; *replayed* are dead letters that could be
-    decoded now. *waiting* are split messages that could not be joined, *opened* those that begin to wait, *closed*
-    those that no longer wait. *given_back* are ranges that were not read, each with the reason.
+    *met* are the coordinates of the messages found among those that the driver asked for; *replayed* are dead letters
+    that could be decoded now. *waiting* are split messages that could not be joined, *opened* are messages that begin
+    to wait for others, *closed* are messages that no longer wait. *given_back* are ranges that were not read, each with
+    the reason.
     """
 
     written: Written = field(default_factory=Written)
@@ -44,7 +45,7 @@ class Part:
 
 
 def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
-    """Merge the results of all tasks into one manifest; *partitions* is how many partitions have changes."""
+    """Merge the results of all tasks into one manifest; *partitions* is the number of partitions with changes."""
     counts = Counter[str]()
     for part in parts:
         counts.update(part.counts)
@@ -62,5 +63,5 @@ def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partiti
 
 
 def facts_of(parts: Sequence[Part]) -> Facts:
-    """The facts of all parts."""
+    """The observations (facts) of all parts, merged."""
     return merged(facts for part in parts for facts in (part.facts, part.written.facts))

@@ -1,6 +1,7 @@
-"""Reads in a worker: reads bound ranges, decodes them, and writes log files; also joins split messages.
+"""Runs in a worker: reads ranges of the source, decodes messages, joins split ones, writes the change log's files.
 
-If the transport numbers its messages, the numbers that were read are noted, so that a missing message is noticed.
+If the transport numbers its messages, the task notes the numbers of the messages that it read, so that a missing
+message is noticed.
 """
 
 from __future__ import annotations
@@ -49,20 +50,20 @@ _BY_MESSAGE = ("rising", "unbroken")
 class PlacesRead:
     """Collects the message numbers that one task reads, by partition.
 
-    A damaged message whose number is readable counts as read: it becomes a dead letter, and is not also reported as
-    missing.
+    A damaged message whose number is readable counts as read: the message becomes a dead letter, and is not reported as
+    missing too.
     """
 
     def __init__(self) -> None:
         self._runs: dict[str, list[Run]] = {}
 
     def begin(self, bound: BoundRange, numbering: Numbering) -> None:
-        """Note a complete range, if its borders are message numbers."""
+        """Note all numbers of the range *bound* as read, if its borders are message numbers."""
         if numbering == "bound" and bound.start < bound.end:
             self._runs.setdefault(bound.name, []).append(Run(bound.start, bound.end - 1))
 
     def noting(self, messages: Iterable[Message], numbering: Numbering) -> Iterable[Message]:
-        """Pass messages through, and note the number of each."""
+        """Yield *messages* unchanged, and note the number of each."""
         return self._noting(messages, numbering) if numbering in _BY_MESSAGE else messages
 
     def _noting(self, messages: Iterable[Message], numbering: Numbering) -> Iterator[Message]:
@@ -76,7 +77,7 @@ class PlacesRead:
         self._note(held, numbering)
 
     def note(self, block: Block, numbering: Numbering) -> None:
-        """Note the messages of a block; blocks of lines without numbers are skipped."""
+        """Note the numbers of the messages of a block; a block of lines without numbers is skipped."""
         if numbering in _BY_MESSAGE and isinstance(block, MessageBlock):
             self._note(block.each, numbering)
 
@@ -122,7 +123,7 @@ _BYTES_AT_ONCE = 64 * 2**20
 
 @dataclass(frozen=True)
 class LogTarget:
-    """Where a task writes: the log's folder, the batch, the attempt's unique name and the task's number."""
+    """Where a task writes: the change log's folder, the batch, the unique name of the attempt, the task's number."""
 
     root: Place
     batch: int
@@ -130,13 +131,13 @@ class LogTarget:
     task: int
 
     def writer(self) -> LogWriter:
-        """A writer of this task's log files."""
+        """A writer for this task's files of the change log."""
         return LogWriter(self.root, self.batch, self.attempt, self.task)
 
 
 @dataclass(frozen=True)
 class ReadTask:
-    """Some of a batch's bound ranges, to be read and decoded by one worker."""
+    """Some of the ranges of the source that a batch consists of, to be read and decoded by one worker."""
 
     ranges: tuple[BoundRange, ...]
     format: Format
@@ -149,7 +150,7 @@ class ReadTask:
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Split messages that may be complete now, each with the log files that contain its pieces."""
+    """Split messages that may be complete now, each with the files of the change log that contain its pieces."""
 
     pieces: Mapping[str, tuple[str, ...]]
     format: Format
@@ -159,7 +160,7 @@ class JoinTask:
 
 
 class Decoding:
-    """Decodes messages into the log files of one task, and collects counts and facts for the driver."""
+    """Decodes messages into one task's files of the change log, and collects counts and facts for the driver."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class Decoding:
         self._facts, self._places = NewFacts(), PlacesRead()
 
     def take(self, messages: Iterable[Any]) -> None:
-        """Decode messages in order, and log them."""
+        """Decode messages in order, and write their rows."""
         for chunk in self._decoder.cut(messages, _MESSAGES_AT_ONCE):
             self._decode(chunk)
 
@@ -190,7 +191,7 @@ class Decoding:
         self._writer.add(decoded.rows)
 
     def take_block(self, block: RowBlock) -> None:
-        """Decode and log rows of a change table: most as columns, by the fast decoder, others one by one."""
+        """Decode rows of a change table and write them; the fast decoder handles most of the rows as columns."""
         if self._watched or self._fast is None:
             self.take(self._watching(block.messages(np.arange(block.size))))
             return
@@ -199,7 +200,7 @@ class Decoding:
             self._decode(block.messages(left))
 
     def take_range(self, source: MessageTransport, bound: BoundRange) -> None:
-        """Decode and log the messages of one bound range."""
+        """Decode the messages in one range of the source and write their rows."""
         self._places.begin(bound, source.numbering)
         blocks = None if self._fast is None or self._watched else source.blocks(bound)
         if self._fast is None or blocks is None:
@@ -269,14 +270,15 @@ class Decoding:
 
 
 def begin_log(format: Format, tables: Mapping[str, MirroredTable], target: LogTarget, at: int) -> Decoding:
-    """Begin to log range number *at* of a batch. Each try of its task writes under file names of its own."""
+    """Begin to write range number *at* of a batch; each try of the task writes under different file names."""
     return Decoding(format, tables, (), replace(target, attempt=uuid4().hex, task=target.task + at))
 
 
 def read(source: MessageTransport, task: ReadTask) -> Part:
     """Read and decode all messages of the task's ranges.
 
-    *source* may hold secrets. It comes with the function, because Spark keeps tasks in a file for a moment.
+    *source* may hold secrets, so Spark sends it with the function and not in *task*: Spark keeps tasks in a file for a
+    moment.
     """
     spare_the_imports()
     decoding = Decoding(task.format, task.tables, task.schemas, task.target, task.watched)
@@ -286,7 +288,7 @@ def read(source: MessageTransport, task: ReadTask) -> Part:
 
 
 def join_pieces(task: JoinTask) -> Part:
-    """Join those split messages that are complete."""
+    """Join the task's split messages that are complete."""
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
     summary, counts, facts = RowSummary(task.tables, task.format), Counter[str](), list[Facts]()
     waiting, schemas = set[str](), set[SourceSchema]()
@@ -316,9 +318,10 @@ def join_pieces(task: JoinTask) -> Part:
 
 
 def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
-    """The fragment rows of split messages, each read only from the log files named for it.
+    """The pieces of split messages; *wanted* names the files of the change log to read for each message.
 
-    Other files may still hold pieces that were joined earlier; a repeated piece must not be joined with them.
+    Other files may contain pieces that were joined before; a repeated piece must not be joined with pieces that were
+    joined before.
     """
     if not wanted:
         return {}
@@ -336,7 +339,7 @@ def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, l
 
 
 class RowSummary:
-    """Collects facts about written rows (positions, full loads, unreadable keys), and their dead letters."""
+    """Collects facts about written rows (positions, full loads, unreadable keys), and dead letters among the rows."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
@@ -346,7 +349,7 @@ class RowSummary:
         self.letters: list[SeenLetter] = []
 
     def take(self, rows: Iterable[LogRow]) -> None:
-        """Collect facts about rows that are about to be written."""
+        """Collect facts about *rows*, which are about to be written."""
         for row in rows:
             if self._keeps_positions and row.epoch and row.pos:
                 self._see_position(row.origin, row.epoch, row.pos, row.place)
@@ -399,7 +402,7 @@ class RowSummary:
         FULL_LOADS.add(self.facts, found, table=table, name=partition_of(origin))
 
     def take_table(self, rows: pa.Table) -> None:
-        """Collect facts about changes of one origin, given as an Arrow table."""
+        """Collect facts about changes from one file or partition, given as an Arrow table."""
         if self._keeps_positions:
             for part in self._telling(rows):
                 highest = part.group_by(["origin", "epoch"]).aggregate([("pos", "max"), ("place", "max")])

@@ -1,4 +1,4 @@
-"""Replays dead letters in a worker: decodes their messages again, with today's decoder and settings."""
+"""Replays dead letters in a worker: decodes their messages again, with the present decoder and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LETTERS_AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """Some dead letters, the log files that contain them, and in *read* how to decode them (without ranges)."""
+    """Some dead letters, the files of the change log that contain them, and in *read* how to decode them."""
 
     letters: tuple[LetterPlace, ...]
     files: tuple[str, ...]
@@ -28,7 +28,7 @@ class ReplayTask:
 
 
 def replay(task: ReplayTask) -> Part:
-    """Decode the dead letters into the log; those that still cannot be decoded write nothing and stay open."""
+    """Decode the dead letters into the change log; a dead letter that still cannot be decoded stays open."""
     decoder = task.read.format.decoder(task.read.tables, task.read.schemas)
     messages = _messages(task, decoder)
     sound = decodable(decoder, [message for message, _ in messages])

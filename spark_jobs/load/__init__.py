@@ -1,1 +1,1 @@
-"""Loads the first rows of a table: cuts it into chunks, which workers read."""
+"""Loads the first rows of a table: cuts the table into chunks, which workers read."""

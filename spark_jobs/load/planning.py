@@ -1,7 +1,7 @@
-"""Plans the initial load of a table: what it reads, its columns and its chunks; the ledger then keeps the plan.
+"""Plans the initial load of a table: what is read, which columns, which chunks; the ledger keeps the plan.
 
-The stream's position is noted first, and later changes are published over the load. They may repeat what it contains,
-which does no harm.
+The position of the change stream is noted before rows are read, and changes after this position are published over the
+loaded rows. A change may repeat what the loaded rows contain already, which does no harm.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ _IF_APPLIED = "if it applies them, a proof shows it"
 
 
 class BoundLoad(NamedTuple):
-    """A load's plan, and the position from which changes are published over it (None: from the stream's beginning).
+    """The plan of an initial load, and the position from which on changes are published over the loaded rows.
 
-    *doubt* is why the load may lack changes all the same; empty if there is no doubt.
+    The position is None if all changes are published. *doubt* is why the mirrored table may lack changes nevertheless;
+    empty if there is no doubt.
     """
 
     plan: LoadPlan
@@ -80,11 +81,12 @@ def plan_load(
     spark: SparkSession,
     streamed: Mapping[str, Collection[str]],
 ) -> BoundLoad:
-    """Plan the load of a table; *streamed* are all types that each column has in changes.
+    """Plan the initial load of a table; *streamed* are all types that each column has in changes.
 
     Raises:
-        TerminalError: the source differs from what the mirror file says; the code shows how. Nothing was published.
-        TransientError: the source does not answer; ``CHANGED_MEANWHILE``.
+        TerminalError: the source differs from what the mirror file says about it; nothing was published.
+        TransientError: the source does not answer; ``CHANGED_MEANWHILE`` if a batch from before the table's reset is
+            not in the change log yet.
     """
     load = table.initial_load
     hand_over = ledger.hand_over(table_id)
@@ -121,12 +123,12 @@ def plan_load(
 
 
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
-    """The batch and the position after which changes are published over a database's table, and a doubt as text.
+    """The batch and position after which changes are published over rows read from a database, and a doubt.
 
-    Rows that go through the log are below every change. A table that the Qlik task maintains may get a change twice
-    without harm (T-30). Over both, all logged changes are published. After a reset, only the mirror file can say
-    whether the table contains what was logged before. Raises ``STREAM_FROM_INVALID`` if the log lacks changes since
-    then.
+    All logged changes are published if the loaded rows go through the change log, where they are below every change, or
+    if a Qlik task maintains the table that is read, because such a table may get a change twice without harm (T-30).
+    After a reset, only the mirror file can say whether the table that is read contains the changes logged before the
+    reset. Raises ``STREAM_FROM_INVALID`` if the change log lacks changes after the position in the mirror file.
     """
     stays, before = load.stream_from is not None, hand_over.own_before
     if stays and before:
@@ -163,10 +165,10 @@ OTHER_SETTINGS = "the settings of its initial load are not those with which the 
 
 
 def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse to continue a load with other settings or another salt: its files would not fit each other."""
+    """Refuse to continue a load after its settings or salt changed: later files would not fit the earlier files."""
     if table.initial_load is None or plan.settings != settings_of(table):
         raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, next_step="put them back as they were, or reset the table")
-    # What goes through the log is hashed when it is published, all of it by one salt.
+    # Rows that go through the change log are hashed when they are published, all with one salt.
     begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
     salt = mirror.salt() if begun_with else None
     if begun_with and (salt is None or begun_with != {salt.check}):
@@ -175,7 +177,7 @@ def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
 
 
 def settings_of(table: Table) -> str:
-    """The settings that a load depends on, as JSON; with others, a load under way is not continued."""
+    """The settings that an initial load depends on, as JSON; if they change, a load under way is not continued."""
     load = table.initial_load
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
@@ -190,12 +192,12 @@ def settings_of(table: Table) -> str:
 
 
 def pace_of(load: JdbcLoad) -> Pace:
-    """The limits for reading the load's database: connections, and rows per second."""
+    """The limits for reading from the database of a load: the number of connections, and the rows per second."""
     return Pace(load.max_connections, load.max_rows_per_second)
 
 
 def export_of(mirror: Mirror, load: ExportLoad) -> Export:
-    """The export of a table: its place, format and encoding."""
+    """The export that an initial load reads: its place, format and encoding."""
     return Export(place_of(mirror, load.path, load.connection), load.format, mirror.source.text_encoding)
 
 
@@ -205,7 +207,10 @@ def pieces_of(chunk: Any) -> tuple[Piece, ...]:
 
 
 def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
-    """About how many bytes are left to load; for a database table, the size of all of it, or the maximum if unknown."""
+    """About how many bytes are left to load.
+
+    For a database table, the result is the size of the entire table, or the maximum if the size is unknown.
+    """
     load = table.initial_load
     if isinstance(load, JdbcLoad):
         try:
@@ -277,7 +282,10 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 
 
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
-    """Refuse ``handover: quiesced`` for a database, or after a reset, if changes were already logged (G-127)."""
+    """Refuse ``handover: quiesced`` in the mirror file if changes of the table were already logged (G-127).
+
+    An initial load with this setting is refused if it reads a database, or after a reset of the table.
+    """
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:
         return
@@ -292,7 +300,7 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored: str, *, is_exact: bool) -> str | None:
-    """The position at which the stream continues after an export, above all changes that are not in the log.
+    """The position at which the stream continues after an export, above all changes that are not in the change log.
 
     The export has to contain these: changes of batches that were dropped or are from before a reset, and changes
     *ignored* before the mirror file named the table (G-140). Raises ``STREAM_FROM_INVALID`` if it may not.

@@ -1,6 +1,7 @@
 """Loads in a worker: reads a chunk, converts its rows to types, and stages files without row markers.
 
-The target inserts such rows as they are, duplicates too; so the keys of a chunk are proved unique first (F-57).
+Fabric inserts each row of a file without row markers, duplicates too; so the keys of a chunk are proved unique before
+its rows are staged (F-57).
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from spark_jobs.sources.sql_server.types import filled_length
 class LoadTarget:
     """Where a table's staged files go, and what they contain.
 
-    *extra* are added columns, such as its *source* name. Only rows that fulfil *where* are loaded (G-193).
+    *extra* are added columns, such as the name of the table at the *source*. Only rows that fulfil the condition
+    *where* are loaded (G-193).
     """
 
     folder: str
@@ -57,22 +59,22 @@ class LoadTarget:
 
     @property
     def landing(self) -> tuple[LandingColumn, ...]:
-        """The columns of its files."""
+        """The columns of the table's files."""
         return (*(column.landing for column in self.columns), *self.extra)
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of rows as they are read: keys not null, no row marker."""
+        """The schema of rows before they are written: key columns are not nullable, and there is no row marker."""
         return file_schema([column.landing for column in self.columns], self.keys, marker=False)
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The schema of all files of the load, under the column names of the target."""
+        """The schema of all files of the load, with the column names of the target table."""
         return landed_file_schema(self.landing, self.keys, marker=False)
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
-        """The key columns under the names of the target."""
+        """The key columns, by their names in the target table."""
         return landed(self.landing, self.keys)[1]
 
     @property
@@ -101,7 +103,7 @@ class ExportTask:
 class LoadedChunk(NamedTuple):
     """The result of a chunk: its staged files in order, or the error, which is returned instead of raised.
 
-    *shortest* has the length in bytes of the shortest value of each column that may have a fixed-length type (G-86).
+    For each column that may have a fixed-length type, *shortest* has the length in bytes of the shortest value (G-86).
     """
 
     chunk: int
@@ -111,17 +113,17 @@ class LoadedChunk(NamedTuple):
 
 
 class Rows(Protocol):
-    """Typed rows that can be read once, and that know where each of them came from."""
+    """Typed rows of a chunk, which can be read once, and the place in the source that each row came from."""
 
     def __iter__(self) -> Iterator[pa.Table]: ...
 
     def place(self, row: int) -> str:
-        """Where a row came from, for messages; rows are counted from 0."""
+        """The place that row number *row* (from 0) came from, for messages."""
         ...
 
 
 class MatchingRows:
-    """The rows of a load that are mirrored; they can be read once, and know where each of them came from."""
+    """The rows of a chunk that meet the mirror file's condition ``where``, and the place that each row came from."""
 
     def __init__(self, rows: Rows, where: Condition) -> None:
         self._rows, self._where = rows, where
@@ -136,12 +138,12 @@ class MatchingRows:
             yield table.filter(chosen)
 
     def place(self, row: int) -> str:
-        """Where a row came from, counted from 0 over all rows that are mirrored."""
+        """The place that row number *row* came from, counted from 0 over the rows that are mirrored."""
         return self._rows.place(int(np.concatenate(self._places)[row]))
 
 
 def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, int]) -> Iterator[pa.Table]:
-    """Pass rows through, and note in *shortest* the shortest value of columns that may have a fixed-length type."""
+    """Yield *rows* unchanged, and note in *shortest* the length of the shortest value of each of *columns*."""
     names = [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None]
     for table in rows:
         for name in names:
@@ -155,7 +157,11 @@ def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, in
 def load_export_chunk(
     zone: ZoneAddress, salt: Salt | None, exports: Mapping[str, Export], task: ExportTask
 ) -> LoadedChunk:
-    """Stage one chunk of an export. Secrets come with the function, because Spark stores tasks in files."""
+    """Stage one chunk of an export.
+
+    *zone*, *salt* and *exports* may contain secrets. Spark sends them with the function and not in *task*, because
+    Spark stores tasks in files.
+    """
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
     return load_chunk(zone, salt, task.chunk, rows, task.target)
 
@@ -181,14 +187,14 @@ def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, tar
 
 
 def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
-    """Stage one file without rows, from which the target creates an empty table (F-41)."""
+    """Stage one file without rows, from which Fabric creates an empty table (F-41)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
         return _create(zone, [(local, target.write(local, (), None))], target)[0]
 
 
 def duplicate_key(one: str, other: str) -> TerminalError:
-    """The error for two rows with one key; the arguments describe where they are."""
+    """The error for two rows with the same key; *one* and *other* are the places of the rows."""
     return TerminalError(
         "KEY_INVALID",
         f"two rows have the same key: {one}, and {other}",

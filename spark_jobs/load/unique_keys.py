@@ -1,4 +1,4 @@
-"""Proves that a load's keys are unique: files without row markers are inserted as they are, duplicates too (I6)."""
+"""Proves that a load's keys are unique: Fabric inserts each row of a file without row markers, duplicates too (I6)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MEMORY = "512MB"
 
 
 def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, int] | None:
-    """Find two rows with one key; returns their row numbers, counted from 0 over all tables, or None.
+    """Find two rows with the same key; returns their row numbers, counted from 0 over all *tables*, or None.
 
-    *tables* have at least the columns of *keys*. What does not fit into memory is spilled to disk.
+    *tables* have at least the columns of *keys*. Keys that do not fit into memory are written to disk.
     """
     import duckdb
 
@@ -44,7 +44,7 @@ def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, in
 
 
 def duplicate_in(files: Sequence[Path], keys: pa.Schema) -> tuple[int, int] | None:
-    """Find two rows with one key in Parquet files, as :func:`find_duplicate` does."""
+    """Find two rows with the same key in Parquet files; returns their numbers as :func:`find_duplicate` does."""
     if len(keys) == 1 and _ascends(table.column(0) for table in _key_columns(files, keys)):
         return None
     return find_duplicate(_key_columns(files, keys), keys)

@@ -1,4 +1,4 @@
-"""Publishes initial loads by the publish protocol: workers read and stage the chunks of an intent."""
+"""Publishes initial loads by the publish protocol: workers read chunks of a table and stage them as files."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _CHUNKS_PER_CORE = 2
 
 
 def is_fixable(error: TerminalError) -> bool:
-    """Whether the cause of an error can be undone, such as changed settings, so that the load waits for that."""
+    """Whether an operator can fix the cause of an error, such as a setting, so that the load waits for the fix."""
     return error.code in having(Trait.WAITED_FOR)
 
 
 class LoadWork:
-    """Publishes initial loads: the next work of a table is its chunks that are not published yet."""
+    """Publishes initial loads: what a table has to publish next are its chunks that are not published yet."""
 
     kind: Literal["load"] = "load"
 
@@ -87,7 +87,7 @@ class LoadWork:
         return found
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Read the chunks in workers and stage them as files: all exports together, then each database."""
+        """Read the chunks in workers and stage them as files: first of all exports together, then of each database."""
         now = self._reader.tables()
         loads: dict[str, _Intended] = {}
         for table_id, intent in intents.items():

@@ -1,1 +1,1 @@
-"""Plans which changes of a table are published next: applies the plan rule to rows of the change log."""
+"""Plans which changes of a table are published next: the newest change of each key."""

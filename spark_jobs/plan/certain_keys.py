@@ -1,9 +1,10 @@
-"""Finds the keys of a table whose newest change is certainly the one to publish, without asking for each key.
+"""Finds the keys of a table whose newest change is certainly published, without calling the plan rule for each.
 
-The rule itself is :func:`open_mirroring.changes.plan_rule.plan_key`; calling it for every key would be slow. A key is
-certain if: all its changes are above what is published; none is the DELETE half of a key change; two at one position
-are equal and of one batch; at no position its row is both set and deleted; and no delete belongs to a transaction that
-may have set another row at the key.
+:func:`open_mirroring.changes.plan_rule.plan_key` is the rule that decides for each key; calling this function for every
+key would be slow. The newest change of a key is certain if all of these hold: all changes of the key are above the
+published position; no change is the DELETE half of a key change; two changes at the same position are equal and in the
+same batch; no position has both a delete and another change of the key; and no delete belongs to a transaction that may
+have set another row at the key.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ _Truths = npt.NDArray[np.bool_]
 
 
 class CertainKeys(NamedTuple):
-    """The certain keys, and the *doubtful* ones, which the plan rule has to decide.
+    """The certain keys, and the *doubtful* keys, which the plan rule has to decide.
 
-    Of each certain key: the index of its newest change (ascending), how many changes are logged, and how many of them
-    are repetitions.
+    For each certain key: the index of its newest change (ascending), the number of its logged changes, and the number
+    of repetitions among these changes.
     """
 
     newest: _Integers
@@ -45,8 +46,8 @@ class CertainKeys(NamedTuple):
 def certain_keys(changes: pa.Table, floor: str, uncertain: Collection[str]) -> CertainKeys:
     """Separate the keys whose newest change is certainly published from all others.
 
-    *floor* is the highest position up to which anything is published, or empty. Keys in *uncertain* are in doubt for
-    another reason.
+    *floor* is the highest position up to which a change may be published already, or empty. Keys in *uncertain* are
+    treated as doubtful.
     """
     if not changes.num_rows:
         nothing = np.zeros(0, np.int64)
@@ -87,7 +88,10 @@ def certain_keys(changes: pa.Table, floor: str, uncertain: Collection[str]) -> C
 
 
 def ordinals(texts: pa.Array) -> _Integers:
-    """Integers that compare like the texts: equal for equal ones, greater for greater ones. Sorting them is faster."""
+    """Integers that sort as the strings in *texts*: equal for equal strings, greater for greater strings.
+
+    Sorting integers is faster than sorting strings.
+    """
     bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
     lengths = np.diff(bounds)
     if lengths[0] and np.all(lengths == lengths[0]):

@@ -1,4 +1,4 @@
-"""Makes the rows of a history of logged changes: one for each change, with what is known of a removed row (G-194)."""
+"""Makes the rows of a history (a target table with one row for each logged change) (G-194)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spark_jobs.sources.sql_server.typed_rows import key_columns, key_types
 
 
 def history_rows(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes of a history, each with a row, and with a key of its own: its place in the order and its key.
+    """Give each change of a history a row, and a key that no other change has: its position and the row's key.
 
-    A change that removes a row has the values of its before image, and those of its key. Without them a history would
-    not show which row was removed. Of any other table the changes are as they were.
+    The row of a change that removes a row has the values of its before image and of its key; without these values a
+    history would not show which row was removed. If *plan* is not of a history, the changes are returned unchanged.
     """
     if plan.keys_of_rows is None or plan.has_versions:
         return changes
@@ -29,12 +29,12 @@ def history_rows(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 
 def place_of_key(key: str) -> str:
-    """The position of the change to which :func:`history_rows` gave a key."""
+    """The position of a change, from the key that :func:`history_rows` gave the change."""
     return key.partition(":")[2].partition("[")[0]
 
 
 def row_key_of(key: str) -> str:
-    """The key of the row in such a key."""
+    """The key of the changed row, from the key that :func:`history_rows` gave the change."""
     return key[key.index("[") :]
 
 

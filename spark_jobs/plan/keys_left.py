@@ -1,8 +1,8 @@
-"""Finds the key that a row had before a key change, where that decides which changes are published.
+"""Finds the key that a row had before a key change, if the old key decides which changes are published.
 
-A key change is logged as two rows, the *halves*: one leaves the old key, one comes to the new key. Their positions
-differ only in the last number. A worker may read old keys of any key bucket here, but publishes only its own keys
-(G-03, G-04).
+A key change is logged as two rows, the *halves*: the first half leaves the old key, the second half comes to the new
+key. The positions of the halves differ only in the last number. A worker may read old keys of any key bucket, but
+publishes only keys in its own buckets (G-03, G-04).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_jobs.plan.table_plan import TablePlan
 
 
 class MovedRows:
-    """For tables with partial rows: finds the old keys of moved rows, and earlier changes that complete them."""
+    """For tables with partial rows: finds the old key of each row whose key changed, and changes that complete it."""
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:
         self._plan, self._counting = plan, counting
@@ -30,7 +30,7 @@ class MovedRows:
         self._changes: dict[str, list[Line]] = {}
 
     def learn(self, known: pa.Table) -> tuple[pa.Table, KeysLeft]:
-        """Return the changes unchanged, and the key that each moved row among them had before."""
+        """Return the changes unchanged, and the key that each row among them had before its key changed."""
         self._read(known.to_pylist())
         return known, self._keys_left()
 
@@ -70,18 +70,18 @@ class MovedRows:
 
 
 class TakenKeys:
-    """For other tables: finds rows that came to a key which another row left in the same transaction.
+    """For tables without partial rows: finds rows that came to a key which another row left in the same transaction.
 
-    Two cases show the same events (G-03): a row came to a key while another row was still there, or it came and left
-    again. If the two rows are equal except for the key, the row that was there before the transaction decides. Only for
-    this, older files of the log are read.
+    Two cases produce the same events (G-03): a row came to a key while another row still had the key, or a row came to
+    the key and left it again. If the two rows are equal except for the key, the row that had the key before the
+    transaction decides which case it is. To find this row, older files of the change log are read.
     """
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:
         self._plan, self._counting = plan, counting
 
     def learn(self, known: pa.Table) -> tuple[pa.Table, KeysLeft]:
-        """Return the changes, with older ones of such keys added, and which rows among them came from another key."""
+        """Return the changes, plus older changes of such keys, and which rows among them came from another key."""
         left = self._keys_left(known, self._counting.any)
         taken = {line["key"] for line in _taken_and_left(known) if place_of(line) in left} if left else set()
         if not taken:
@@ -134,10 +134,10 @@ def _of_transaction(line: Line) -> tuple[str, str, str]:
 
 
 def renewed_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[str]:
-    """Keys of the plan whose row may change although there is no new change of the key itself.
+    """Keys in the plan's buckets whose row may change although there is no new change of the key itself.
 
-    A partial update moved the row there. Its old key has a new change at or below *floor*, up to which everything is
-    published.
+    A published partial update moved the row to the key, and a new change of the row's old key has a position at or
+    below *floor*, the published position.
     """
     found: set[str] = set()
     frontier = found

@@ -1,8 +1,8 @@
-"""Compares the values of a loaded column with the type that the column has in later changes (G-86, G-114).
+"""Compares the values that an initial load has in a column with the column's type in later changes (G-86, G-114).
 
-An export without SQL types does not show how a value is stored at the source: a text may lack its padding, a time may
-be in another time zone. If a value can mean two things, the table stops; if a column may only have lost digits, it is
-reported as unverified.
+An export without SQL types does not show how a value is stored at the source: a string may lack its padding, a time may
+be in another time zone. If a loaded value can mean two different values of the source, the table stops. If loaded
+values may only have lost digits, the column is reported as unverified.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MILLISECONDS = 3
 
 
 class LoadedColumn(NamedTuple):
-    """A column of an initial load; *shortest* is the length in bytes of its shortest text or binary value.
+    """A column of an initial load; *shortest* is the length in bytes of its shortest string or binary value.
 
-    *shortest* is None if it was not measured.
+    *shortest* is None if the length was not measured.
     """
 
     column: LoadColumn
@@ -40,14 +40,14 @@ class LoadedColumn(NamedTuple):
 
 
 def loaded_columns(plan: LoadPlan | None, keys: Collection[str]) -> dict[str, LoadedColumn]:
-    """The columns of a table's load plan by name; empty if there was no load."""
+    """The columns of a table's initial load by name; empty if there was no initial load."""
     if plan is None:
         return {}
     return {one.name: LoadedColumn(one, plan.shortest.get(one.name), one.name in keys) for one in plan.columns}
 
 
 def doubt(loaded: LoadedColumn, sql_type: str) -> str:
-    """A text why loaded values may differ from the source's; empty if they cannot.
+    """Why loaded values of a column may differ from the source; empty if they cannot differ.
 
     *sql_type* is the type of the column in changes.
     """
@@ -63,9 +63,9 @@ def doubt(loaded: LoadedColumn, sql_type: str) -> str:
 
 
 def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> str:
-    """A text why loaded keys may differ from the source's, by the types in deletes; empty if they cannot.
+    """Why loaded keys may differ from the source, by the types of keys in deletes; empty if they cannot differ.
 
-    If a table had only deletes since its load, nothing else shows the types of its keys.
+    If a table had only deletes since its initial load, only the deletes show the SQL types of its keys.
     """
     if not loaded:
         return ""
@@ -78,16 +78,16 @@ def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> s
 
 
 def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
-    """Whether loaded times have fewer digits of a second than the source keeps and the target could hold."""
+    """Whether loaded times have fewer digits of a second than both the source and the target table can store."""
     kind = read_any(sql_type)
     return kind.name in (*TIMESTAMPS, "time") and "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
 
 
 def is_streamed_for_sure(column: LoadColumn) -> bool:
-    """Whether changes always contain a loaded column as long as the source has it.
+    """Whether changes always contain a loaded column as long as the source has the column.
 
-    A text or binary column without a SQL type may be of a type that changes leave out (C-77), and so may an unknown
-    type.
+    This is not certain for a string or binary column without a known SQL type, because changes leave out columns of
+    some types (C-77).
     """
     if column.sql_type is None:
         return column.type not in ("string", "binary")

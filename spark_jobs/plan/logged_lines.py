@@ -1,6 +1,6 @@
-"""Converts log rows of one table into changes for the plan rule, and completed changes back into log rows.
+"""Converts logged rows of one table into changes for the plan rule, and completed changes back into logged rows.
 
-How a partial row is completed is decided by :mod:`open_mirroring.changes.completion` (C-44, K-23, G-04).
+:mod:`open_mirroring.changes.completion` decides how a partial row is completed (C-44, K-23, G-04).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, is_lar
 from spark_jobs.sources.sql_server.types import converter
 
 Line = Mapping[str, Any]
-"""A row of the log with its ``order``, a text that sorts by position over all epochs."""
+"""A row of the change log with its ``order``, a string that sorts by position over all epochs."""
 
 KeyChangePlace = tuple[str, str]
 """Epoch and position of a key change, without the last number, which differs between its two halves."""
@@ -36,7 +36,7 @@ _CUT_DIGITS = re.compile(r"\.[0-9]{6}([0-9]+)")
 
 
 def place_of(line: Line) -> KeyChangePlace:
-    """The part of the position that both halves of a key change share, with the epoch."""
+    """The epoch, and the part of the position that both halves of a key change share."""
     return line["epoch"], line["pos"][:-2]
 
 
@@ -46,13 +46,13 @@ def identity_of(line: Line) -> Identity:
 
 
 def is_partial(line: Line, plan: TablePlan) -> bool:
-    """Whether a row may contain only the changed columns, and is completed from earlier changes (G-04)."""
+    """Whether a log row may contain only the changed columns, so that earlier changes complete the row (G-04)."""
     columns = plan.columns
     return columns.completing and line["op"] == UPDATE and not carries_all(line["cols"], columns.types)
 
 
 def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft | None = None) -> Logged:
-    """Convert a log row into a change for the plan rule; *handle* is the caller's own number.
+    """Convert a logged row into a change for the plan rule; *handle* is a number by which the caller finds the row.
 
     *left* has the key that each moved row had before.
     """
@@ -86,7 +86,7 @@ def _row_columns(cols: str | None, keys: tuple[str, ...], dropped: frozenset[str
 
 @lru_cache(maxsize=4096)
 def meaning_of(cols: str) -> Meaning:
-    """A function that reads values of rows with this column list; invalid texts become Unreadable (G-06)."""
+    """A function that converts values of rows with the column list *cols*; invalid values become Unreadable (G-06)."""
     types = types_of(cols)
 
     def meaning(name: str, text: str) -> Hashable:
@@ -112,7 +112,7 @@ def _value(sql_type: str, text: str) -> Hashable:
 
 
 def carries_all(cols: str, types: Mapping[str, str]) -> bool:
-    """Whether rows with this column list have a value for every known column of the table."""
+    """Whether rows with the column list *cols* have a value for every known column of the table (*types*)."""
     return types.keys() <= _names(cols)
 
 
@@ -139,7 +139,7 @@ def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
 
 
 def with_rows(changes: pa.Table, completed: Mapping[int, Logged], order: Iterable[str]) -> pa.Table:
-    """Replace rows of *changes* by *completed* ones, by index; their columns are in the *order* of all names."""
+    """Replace rows of *changes*, by index, by *completed* rows, whose columns get the *order* given."""
     if not completed:
         return changes
     rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()

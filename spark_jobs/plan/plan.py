@@ -1,8 +1,8 @@
-"""Applies the plan rule to log rows: which changes of one table are published next, for each key the newest.
+"""Decides which logged changes of one table are published next: for each key, the newest change.
 
-The rule is :func:`open_mirroring.changes.plan_rule.plan_key`. Keys for which its result is proved in advance
-(:mod:`spark_jobs.plan.certain_keys`) are handled all at once, with Arrow; the rule decides each other key from all its
-changes.
+:func:`open_mirroring.changes.plan_rule.plan_key` is the rule that decides for a key from all its changes. Most keys
+need not be decided one by one: :mod:`spark_jobs.plan.certain_keys` finds keys whose newest change is certainly
+published, all at once with Arrow.
 """
 
 from __future__ import annotations
@@ -43,12 +43,17 @@ _EVERYTHING = "~"
 
 
 def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> PlannedRows:
-    """Plan the *new* changes of one table, and those that waited, and convert what is published to its types.
+    """Plan the *new* changes of one table and the earlier changes that waited; convert published rows to their types.
 
-    A change whose values do not fit is a dead letter, and is then ignored: its key is decided again without it, so the
-    result does not depend on where batches begin (G-09). Raises PlanStop with ``IDENTITY_CONFLICT`` (G-02),
-    ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01), ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115) or
-    ``LATE_BELOW_HORIZON`` (G-05).
+    A change whose values do not fit the types becomes a dead letter: its key is decided again without this change, so
+    the result does not depend on where batches begin (G-09).
+
+    Raises PlanStop with ``IDENTITY_CONFLICT`` if two changes have the same position and key, but different values
+    (G-02); ``KEYLESS_CHANGE`` for an update or delete in a table without a key (F-12); ``EPOCH_UNKNOWN`` for a change
+    of an unknown epoch (G-01); ``ROW_INCOMPLETE`` if no earlier change has the missing columns of a row (G-04);
+    ``SWAP_POSSIBLE`` if it is unknown whether a key still has a row after one row left the key and another took it
+    (G-115); ``LATE_BELOW_HORIZON`` if a change came so late that the change log may lack changes to compare it with
+    (G-05).
     """
     planning = _Planning(plan, new, counting)
     for stage in _STAGES:
@@ -75,17 +80,17 @@ class _Planning:
 
     @property
     def published_position(self) -> str | None:
-        """The position up to which the target has the earlier batches; None: it has all of them."""
+        """The position up to which changes of earlier batches are published; None if all of them are published."""
         return None if self.plan.cut is None else self.plan.cut.position_from
 
     @property
     def floor(self) -> str:
-        """The position up to which changes may be published already, as sortable text."""
+        """The position up to which changes may be published already, as a string that sorts in order of positions."""
         highest = "" if self.plan.highest is None else self.plan.highest.order
         return highest if self.published_position is None else min(highest, self.published_position)
 
     def arrived(self) -> int:
-        """The number of changes that are in new batches."""
+        """The number of changes in new batches."""
         return pc.sum(pc.greater(self.changes["batch"], self.plan.batch_from)).as_py() or 0
 
     def result(self) -> PlannedRows:
@@ -138,7 +143,7 @@ def _places_of_loaded(changes: pa.Table) -> Iterator[tuple[str, tuple[int, int, 
 
 
 def _refuse_late(planning: _Planning) -> None:
-    """Refuse a new change below the horizon, because the log may lack changes to compare it with (G-05).
+    """Refuse a new change below the horizon, because the change log may lack changes to compare it with (G-05).
 
     Changes of earlier batches that waited there are no problem: they were decided before the horizon passed them.
     """
@@ -413,7 +418,11 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
 
 
 def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
-    """Convert changes to rows of the table's files. Raises ``SCHEMA_CHANGED`` and ``VALUE_INVALID``."""
+    """Convert changes to rows of the table's files.
+
+    Raises ``SCHEMA_CHANGED`` if a column cannot be converted to its type in the files; ``VALUE_INVALID`` if a value
+    does not fit its type.
+    """
     if found := doubt_by_deletes(plan.begins.loaded_keys, changes):
         raise PlanStop("VALUE_INVALID", found)
     landing = plan.columns.landing

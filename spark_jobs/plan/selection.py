@@ -1,4 +1,4 @@
-"""Selects the logged changes that count for a table's plan: not those in its load, or of an earlier generation."""
+"""Selects the logged changes that count for a table: changes of its present generation, not in its initial load."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from spark_jobs.plan.table_plan import PlanStop, TablePlan
 
 
 def read_as_now(changes: pa.Table, former: Sequence[FormerColumn]) -> pa.Table:
-    """Give rows the present column names: rename or drop each former column, up to its last position.
+    """Give rows the present column names: rename or drop each *former* column in rows up to its last position.
 
-    *changes* need the column ``order``. Only rows that have such a column are decoded.
+    *changes* need the column ``order``. Only rows that have a former column are decoded.
     """
     for one in former:
         changes = _renamed(changes, one)
@@ -83,28 +83,29 @@ Read = Callable[[pc.Expression], pa.Table]
 
 
 class CountingChanges:
-    """Reads the changes of one table that count for its plan, each with its sortable ``order`` over all epochs.
+    """Reads the changes of one table that count for its plan, each with ``order``, a string that sorts by position.
 
-    The arguments are functions that read log files: *of_keys* the changes of keys in the plan's *history_files*; *any*
-    changes in all files of the plan; *older* published changes in all other files of the log.
+    The arguments are functions that read the change log: *of_keys* the changes of given keys in the plan's
+    *history_files*; *any* changes in all files of the plan; *older* published changes in all other files of the change
+    log.
     """
 
     def __init__(self, plan: TablePlan, of_keys: Callable[[Sequence[str]], pa.Table], any: Read, older: Read) -> None:
         self._plan, self._of_keys, self._any, self._older = plan, of_keys, any, older
 
     def history(self, keys: Iterable[str]) -> pa.Table:
-        """The changes of these keys that the target already has."""
+        """The changes of *keys* that are already published."""
         return self._published(self._of_keys(sorted(keys)))
 
     def any(self, condition: pc.Expression) -> pa.Table:
-        """The changes that meet a condition, of any key bucket, up to the position that is published now."""
+        """The changes of any key bucket that meet *condition*, up to the position up to which this run publishes."""
         changes, cut = eligible(self._plan, self._any(condition)), self._plan.cut
         if cut is None or cut.position_to is None:
             return changes
         return changes.filter(pc.less_equal(changes["order"], cut.position_to))
 
     def older(self, condition: pc.Expression) -> pa.Table:
-        """Changes that the target has, from older files, which a plan rarely has to read."""
+        """The published changes that meet *condition* in older files, which a plan rarely has to read."""
         return self._published(self._older(condition))
 
     def _published(self, changes: pa.Table) -> pa.Table:
@@ -113,9 +114,10 @@ class CountingChanges:
 
 
 def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes that count for the table's present generation, each with its ``order``.
+    """The changes that count for the table's present generation, each with ``order``, a string that sorts by position.
 
-    Raises PlanStop with ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12), ``RELOAD_SEEN`` (G-125).
+    Raises PlanStop with ``EPOCH_UNKNOWN`` for a change of an unknown epoch (G-01), ``KEYLESS_CHANGE`` for an update or
+    delete in a table without a key (F-12), ``RELOAD_SEEN`` if a Qlik task reloaded the table (G-125).
     """
     for stage in _STAGES:
         changes = stage(plan, changes)
@@ -195,18 +197,18 @@ def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> 
 
 
 def loaded_rows(changes: pa.Table) -> pa.Table:
-    """The rows of the source's own full load (K-18), without those of our initial load."""
+    """The rows of a Qlik full load among *changes* (K-18); rows of our initial load are left out."""
     return changes.filter(are_loaded(changes))
 
 
 def are_loaded(changes: pa.Table) -> pa.Array:
-    """Whether each row is one of the source's own full load."""
+    """For each row, whether it is a row of a Qlik full load."""
     is_theirs = pc.invert(_by_epoch(changes, is_load_epoch, pa.bool_()))
     return pc.and_(is_theirs, pc.starts_with(changes["pos"].combine_chunks(), f"{LOAD_MAJOR}:"))
 
 
 def of_keys(changes: pa.Table, keys: Collection[str]) -> pa.Table:
-    """The changes of some keys."""
+    """The rows of *changes* with a key in *keys*."""
     return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
 
 

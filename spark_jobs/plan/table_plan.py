@@ -26,10 +26,11 @@ Identity = tuple[str, str, str | None]
 class PlanColumns:
     """The columns of the table's files (*landing*), all source types, and how columns of logged rows are read.
 
-    *former* columns were renamed or dropped; *gone* maps dropped ones to the position of the last row with them;
-    *unread* ones are, or were, left out by the mirror file. *completing*: partial updates are completed from earlier
-    changes (G-04). *of_reading*: rows have the columns of the time when they were read. *null_text* stands for NULL in
-    text files. Only rows that fulfil *where* are published (G-193).
+    *former* columns were renamed or dropped; *gone* maps each dropped column to the position of the last row that has
+    it; *unread* columns are, or were, left out by the mirror file. *completing* is whether partial updates are
+    completed from earlier changes (G-04), *of_reading* whether logged rows have the columns that the table had when the
+    rows were read. *null_text* is the string that stands for NULL in delimited text files. Only rows that fulfil the
+    condition *where* are published (G-193).
     """
 
     landing: tuple[LandingColumn, ...]
@@ -44,26 +45,26 @@ class PlanColumns:
 
     @property
     def with_transaction(self) -> bool:
-        """Whether the files have each change's commit time or transaction (G-118)."""
+        """Whether the table's files have the commit time or transaction of each change (G-118)."""
         return any(column.content in OF_TRANSACTIONS for column in self.landing)
 
     @property
     def keeping(self) -> bool:
-        """Whether deleted rows stay with their last values, which are in earlier changes (G-192)."""
+        """Whether the target table keeps deleted rows, with their last values from earlier changes (G-192)."""
         return any(column.content == DELETED_AT for column in self.landing)
 
     def required_at(self, order: str) -> set[str]:
-        """The columns that a row at this position must have; dropped ones only up to their last row."""
+        """The columns that a row at position *order* must have; a dropped column only up to its last row."""
         return {column for column in self.types if column not in self.gone or order <= self.gone[column]}
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the table's present generation began with; older changes do not count.
+    """What the table's present generation (its life since the last reset) began with; older changes do not count.
 
-    Changes of epoch number *stream_epoch* below *stream_from* are in the initial load. *newest_load* is the source's
-    own full load in the log (G-125). *loaded*: it began with a load that is not in the log, with the key columns
-    *loaded_keys*.
+    Changes of epoch number *stream_epoch* below the position *stream_from* are in the initial load. *newest_load* is
+    the newest Qlik full load in the change log (G-125). *loaded* is whether the generation began with an initial load
+    that is not in the change log; the key columns of that initial load are *loaded_keys*.
     """
 
     generation: int = 1
@@ -75,10 +76,10 @@ class Beginning:
 
 
 class Cut(NamedTuple):
-    """The positions between which changes are published, if they wait for complete transactions (I4, C-88).
+    """The positions between which a run publishes changes, if changes wait for complete transactions (I4, C-88).
 
-    Of earlier batches, the target has the changes up to *position_from*; changes up to *position_to* are published now
-    (None: all). *batches* are the new batches with such changes; their files may contain other batches.
+    Changes of earlier batches are already published up to *position_from*; this run publishes changes up to
+    *position_to* (None: all). *batches* are the new batches with such changes; their files may contain other batches.
     """
 
     position_from: str
@@ -86,9 +87,10 @@ class Cut(NamedTuple):
     batches: tuple[int, ...]
 
     def rows(self, batch_from: int) -> pc.Expression:
-        """A filter on ``batch`` for the rows that may be published now.
+        """A filter on ``batch`` for the rows that this run may publish.
 
-        It includes batches that were published before: they may contain changes of transactions that still waited then.
+        The filter includes batches that were published before, because they may contain changes that waited for the end
+        of their transactions.
         """
         batch = pc.field("batch")
         return (batch <= batch_from) | batch.isin(list(self.batches))
@@ -96,13 +98,14 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a worker needs to plan one table, or some key *buckets* of it.
+    """What a worker needs to plan one table, or some of its key *buckets*.
 
-    Changes of batches above *batch_from* are new, and in *new_files*. *history_files* contain earlier changes that may
-    be as new as the oldest new one, or all of them if rows are completed. *highest* is the highest position up to
-    *batch_from*. Below *horizon* the log may lack changes. *rejected* are changes whose values do not fit; they are
-    ignored. *lacks_rows*: the log may lack the last values of a row (G-192). *keys_of_rows* is the key by which the
-    changes of a history are logged; None: the table is no history (G-194).
+    Changes of batches above *batch_from* are new, and in *new_files*. *history_files* contain the earlier changes that
+    may be as new as the oldest new change, or all earlier changes if rows are completed. *highest* is the highest
+    position up to *batch_from*. Below *horizon* the change log may lack changes. *rejected* are changes whose values do
+    not fit their types; these changes are ignored. *lacks_rows* is whether the change log may lack the last values of a
+    row (G-192). *keys_of_rows* are the key columns of the table whose history this is; None if the table is no history
+    (G-194).
     """
 
     source: str
@@ -123,12 +126,12 @@ class TablePlan:
 
     @property
     def has_versions(self) -> bool:
-        """Whether it is a history of versions, each with its own end (G-195)."""
+        """Whether the table is a history of versions, each with the time of its end (G-195)."""
         return self.keys_of_rows is not None and bool(self.keys)
 
     @property
     def incomplete_up_to(self) -> str | None:
-        """The position up to which the log may lack rows of the table; None: it has all of them."""
+        """The position up to which the change log may lack rows of the table; None if the change log has all rows."""
         if self.horizon is not None:
             # A semicolon sorts behind the colon that follows the transaction: its own changes are below it.
             return f"{self.horizon.ordinal:06d}:{self.horizon.major};"
@@ -139,8 +142,9 @@ class PlannedRows(NamedTuple):
     """The rows to publish, and the number of new changes by outcome.
 
     *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
-    + waiting + filtered (I1). *positions* are the lowest and highest published ones. *rejected* are dead letters found
-    here. From position *unverified* on, deletes are proved only by a before image (G-115).
+    + waiting + filtered (I1). *positions* are the lowest and highest published position. *rejected* are the dead
+    letters that planning found. From position *unverified* on, only a before image proves that a delete removed the
+    right row (G-115).
     """
 
     rows: pa.Table
@@ -151,9 +155,9 @@ class PlannedRows(NamedTuple):
 
 
 class PlanStop(Exception):
-    """Raised when the table cannot be published as it is; with a stable code and text.
+    """Raised when a table must stop instead of being published, with a code and message.
 
-    *at* is the position from which that is so; None if it concerns the complete table.
+    *at* is the position from which on changes cannot be published; None if none of the table's changes can.
     """
 
     def __init__(self, code: str, what: str, at: str | None = None) -> None:

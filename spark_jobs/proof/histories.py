@@ -1,8 +1,9 @@
 """Finds the keys whose history contradicts itself or the current table (G-194, G-195).
 
-Both are mirrored tables, so the source is not asked. Each is read once, as keys, hashes of rows and the history's own
-columns, into a temporary database on disk: a history may be larger than memory. The change log is read only for keys
-that were found, because it shows what explains them.
+A history is a mirrored table with one row for each change or version of another table, the current table. Both tables
+are read from the target, never from the source. Each table is read once, as keys, hashes of rows and the columns that
+only a history has, into a temporary database on disk, because a history may be larger than memory. The change log is
+then read for the found keys only, because its changes may explain a contradiction.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ _OF_TABLE = f"""
 
 
 def contradictions(table: Target, history: Target, shape: Shape, *, has_versions: bool, most: int) -> pa.Table:
-    """The first *most* contradictions: ``key``, ``kind``, ``why``, and ``ended``.
+    """The first *most* contradictions between a table and its history: ``key``, ``kind``, ``why``, and ``ended``.
 
-    *ended* is when a version ended that none follows at once: the log has a delete at that time, or it is wrong.
+    *ended* is the time when a version ended without a next version at the same time: the history is wrong unless the
+    change log has a delete at this time.
     """
     import duckdb
 
@@ -97,7 +99,7 @@ def contradictions(table: Target, history: Target, shape: Shape, *, has_versions
 
 
 _SPELLED = ("int", "string", "date", "decimal")
-"""The types of key columns that the log spells as the target's values are spelled here."""
+"""The types of key columns whose values have the same form in the change log and in the found keys."""
 _REDUCED = (
     pa.field("content", pa.struct([pa.field("low", pa.uint64()), pa.field("high", pa.uint64())])),
     pa.field("log_position", pa.string()),
@@ -124,7 +126,7 @@ def _reduced(side: Target, shape: Shape, schema: pa.Schema) -> Iterator[pa.Recor
 
 
 class WrongKeys(NamedTuple):
-    """The kind of each key that is certainly wrong, those with changes on their way, and what there is to say."""
+    """The kind of contradiction of each wrong key, the keys with unpublished changes, and messages about them."""
 
     kinds: Mapping[str, str]
     moving: pa.Table
@@ -132,7 +134,7 @@ class WrongKeys(NamedTuple):
 
 
 class LogOfHistory(NamedTuple):
-    """The change log of a table and its history, as far as it explains a contradiction."""
+    """The logged changes of a table that may explain contradictions between the table and its history."""
 
     spark: SparkSession
     reader: LedgerReader
@@ -141,7 +143,7 @@ class LogOfHistory(NamedTuple):
     history: TableState
 
     def explain(self, found: pa.Table, shape: Shape, batch: int) -> WrongKeys:
-        """Sort contradictions by what the log has of their keys; both tables had all changes up to *batch*."""
+        """Leave out contradictions that logged changes explain; both tables have all changes up to *batch*."""
         if not found.num_rows:
             return WrongKeys({}, found, ())
         salted = self.table.columns.salted
@@ -188,7 +190,7 @@ class LogOfHistory(NamedTuple):
         return pc.is_in(keys, value_set=changes.keys(self.spark, keys))
 
     def _are_deletes(self, found: pa.Table) -> pa.Array:
-        """Which contradictions name a time at which the log has a delete of their key."""
+        """Which contradictions name a time at which the change log has a delete of their key."""
         timed = found.filter(pc.is_valid(found["ended"]))["key"].combine_chunks()
         if not len(timed):
             return pa.repeat(False, found.num_rows)
@@ -208,5 +210,5 @@ def _pairs(keys: pa.Array, ended: pa.Array) -> pa.Array:
 
 
 def _is_reload(epoch: str, lowest: str) -> bool:
-    """Whether rows in the log are those of a load that a history does not have as its first rows."""
+    """Whether rows in the change log are those of a load that a history does not have as its first rows."""
     return lowest.startswith(f"{LOAD_MAJOR}:") or (is_load_epoch(epoch) and epoch != load_epoch(1))

@@ -1,6 +1,6 @@
 """Finds the keys that differ between source and target.
 
-Only hashes of rows are joined, never the rows: by Spark, or by DuckDB if both sides are small.
+Spark, or DuckDB if both sides are small, joins hashes of rows and never the rows themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FOUND = pa.schema(
 
 
 def read_sums(spark: SparkSession, side: Side, shape: Shape, part: Part | None = None) -> dict[int, CellSum]:
-    """The sums of each cell (a part of the rows, by key hash and range) of one side, or of a *part* of it.
+    """The sums of row hashes by cell (the rows with similar key hashes in one range), for one side or its *part*.
 
     Raises the errors of workers.
     """
@@ -54,9 +54,9 @@ def differing_keys(
 ) -> pa.Table:
     """The first *most* keys of *work* that differ between the sides: ``k1, k2, key, kind, times, columns``.
 
-    *k1* and *k2* are the key's hash. *columns* are the indexes of the columns that differ. *times* is 1, or without a
-    key the number of rows that one side has more. With *before*, the result of an earlier look, only its keys are
-    compared.
+    *k1* and *k2* are the two halves of the key's hash. *columns* are the indexes of the columns that differ. *times* is
+    1; in a table without a key, how many more equal rows one side has. If *before*, the result of an earlier call, is
+    given, only the keys in *before* are compared.
     """
     shape, part = work.shape, work.part
     keyed = bool(shape.keys)

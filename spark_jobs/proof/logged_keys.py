@@ -1,4 +1,4 @@
-"""Finds in the change log which keys were changed since a position: all of them, or which of some."""
+"""Finds the keys that changed since a position, in the change log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TASKS_PER_CORE = 3
 
 @dataclass(frozen=True)
 class LoggedChanges:
-    """The *chosen* rows of some log files, which have about so many *rows*."""
+    """The rows of some files of the change log that meet the condition *chosen*; *rows* is about their number."""
 
     root: Place
     files: Sequence[str]
@@ -35,7 +35,10 @@ class LoggedChanges:
     def since(
         cls, reader: LedgerReader, root: Place, source: str, batch: int, reaching: Mapping[str, str]
     ) -> LoggedChanges:
-        """The changes of a table above a batch, and those at or above a place of each stream in *reaching*."""
+        """The changes of a table in batches above *batch*, and the changes at or above the position of each stream.
+
+        *reaching* maps the epoch of each stream (one enabling of streaming or one Qlik full load) to the position.
+        """
         committed, chosen = reader.mirror().committed, pc.field("batch") > batch
         contents = list(reader.contents({source: batch}, committed).get(source, ()))
         if reaching:
@@ -47,7 +50,7 @@ class LoggedChanges:
         return cls(root, files, chosen, sum(part.rows for part in contents))
 
     def keys(self, spark: SparkSession, among: pa.Array | None = None) -> pa.Array:
-        """Their keys, each once, of those *among* some if given."""
+        """The keys of the changes, each once; if *among* is given, only keys that are in *among*."""
         size = self.rows * ROW_BYTES
         tasks = min(len(self.files), tasks_wanted(spark, size, _TASKS_PER_CORE))
         look = partial(_keys, self.root, self.chosen, among)

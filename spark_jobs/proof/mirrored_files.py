@@ -1,8 +1,9 @@
 """The target's side of a proof: the rows of a mirrored Delta table at one version, read directly from its files.
 
-delta-rs lists the files of the version in the driver; workers read them. Delta's own reader for Spark takes a second
-more for a few rows, and keeps the login in Spark's configuration. Public source: the Delta protocol, *Column Mapping*,
-*Deletion Vectors*: partition columns are in the log only, and a column missing in a file is NULL.
+delta-rs lists the files of the version in the driver; workers read the files. Delta's own reader for Spark is not used:
+it takes a second longer for a few rows, and keeps the login to the storage in Spark's configuration. Partition columns
+are in the Delta log only, and a column missing in a file is NULL. Public source: the Delta protocol, *Column Mapping*,
+*Deletion Vectors*.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Names(NamedTuple):
     types: Mapping[str, pa.DataType]
 
     def of(self, schema: pa.Schema) -> dict[str, str]:
-        """The source's column name for each column name in one file."""
+        """The source's column name for each column name in a file with this *schema*."""
         in_file = {field.name.casefold(): field.name for field in schema}
         if self.by_id:
             in_file = {(field.metadata or {}).get(b"PARQUET:field_id", b"").decode(): field.name for field in schema}
@@ -85,9 +86,10 @@ class _Names(NamedTuple):
 class Target(Side):
     """A mirrored table at one version; *version* is None if there is no Delta table.
 
-    *changed* is when that version was committed; *rows* is its number of rows, 0 if its log does not contain it.
-    *renamed* maps names at the source to names at the target (G-120). Rows have those extra columns whose property is
-    in *contents*. Raises ``PROOF_FAILED``, and the errors of the storage.
+    *changed* is when the version was committed; *rows* is its number of rows, or 0 if the Delta log does not show the
+    number. *renamed* maps column names at the source to names at the target (G-120). Rows also have the added columns
+    whose content is in *contents*. Raises ``PROOF_FAILED`` if the Delta table cannot be read, and the errors of the
+    storage.
     """
 
     def __init__(
@@ -135,7 +137,7 @@ class Target(Side):
         self.size = sum(piece.size for piece in self._pieces)
 
     def rows_here(self) -> Iterator[pa.Table]:
-        """All rows, read bit by bit in this process."""
+        """All rows of the version, in small tables that this process reads one after the other."""
         return iter(()) if self._place is None else _rows(self._place, self._names, self._pieces, None)
 
     def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
@@ -163,9 +165,10 @@ class Target(Side):
 
 
 def tables_place(mirror: Mirror) -> Place:
-    """Where the mirrored tables are: the place that the mirror file names, else its item in OneLake.
+    """Where the mirrored tables are: the place in the mirror file, else the mirrored database's folder in OneLake.
 
-    Raises ``CONFIG_INVALID``, ``PLACE_MISSING``, and the errors of the storage and the Fabric API.
+    Raises ``CONFIG_INVALID`` if the landing zone is not in OneLake and the mirror file does not name the place of the
+    tables; ``PLACE_MISSING`` if the named folder does not exist; and the errors of the storage and the Fabric API.
     """
     if mirror.landing_zone.tables is not None:
         root = folder_place(mirror, mirror.landing_zone.tables)
@@ -192,7 +195,7 @@ def tables_place(mirror: Mirror) -> Place:
 
 
 def table_place(root: Place, folder: str) -> Place | None:
-    """The place of the Delta table for a landing zone folder; None if there is none."""
+    """The place of the Delta table that Fabric makes of a landing zone *folder*; None if there is no Delta table."""
     schema, table = split_table_folder(folder)
     # A table without schema comes into the default one, or is at the top if there are no schemas (F-03).
     places = [root / DEFAULT_SCHEMA / table, root / table] if schema is None else [root / schema / table]
@@ -280,7 +283,7 @@ def _rows_of(table: Place, piece: _Piece, names: _Names, part: Part | None) -> I
 
 
 def may_hold(group: pq.RowGroupMetaData, named: Mapping[str, str], part: Part) -> bool:
-    """Whether a row group may have a row of a part; without statistics, it may."""
+    """Whether a row group may have a row of *part*, by its statistics; True without statistics."""
     stored = next((stored for stored, name in named.items() if name == part.column), None)
     columns = (group.column(at) for at in range(group.num_columns))
     known = next((column.statistics for column in columns if column.path_in_schema == stored), None)

@@ -1,7 +1,7 @@
 """The part of a table that a proof compares: ranges of the split column, or the rows of given keys.
 
-Neither side reads more than it has to. The source is asked for the part; of the target's files only the row groups are
-read whose statistics allow a row of it.
+Only the part is read. The source is asked only for rows of the part; of the target's files, only those row groups are
+read that may have a row of the part by their statistics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 _ASKED_BY_KEY = {*INTEGERS, *TEXTS, "decimal", "date", "uniqueidentifier"}
-"""Types of key columns whose values the log spells so that a database finds exactly the same value."""
+"""Types of key columns whose values the change log has in a form by which a database finds exactly the same value."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class OfRanges(Part):
 
     @property
     def column(self) -> str:
-        """As :class:`Part`."""
+        """The split column, whose value shows the range of a row."""
         return self.shape.split or ""
 
     def may_hold(self, lowest: Any, highest: Any) -> bool:
-        """As :class:`Part`."""
+        """Return whether a value between *lowest* and *highest* is in one of the ranges."""
         borders = self.shape.borders
         return any(
             (number == 0 or borders[number - 1] <= highest) and (number == len(borders) or lowest < borders[number])
@@ -50,7 +50,7 @@ class OfRanges(Part):
         )
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """As :class:`Part`."""
+        """Return the rows that are in one of the ranges."""
         wanted = np.zeros(self.shape.ranges, bool)
         wanted[sorted(self.ranges)] = True
         return rows.filter(pa.array(wanted[self.shape.range_of(rows[self.column])]))
@@ -58,14 +58,14 @@ class OfRanges(Part):
 
 @dataclass(frozen=True)
 class OfKeys(Part):
-    """The rows of some keys; *values* are theirs as the log spells them, a column for each of the key."""
+    """The rows with some keys; *values* has the keys' values as in the change log, one column for each key column."""
 
     shape: Shape
     values: pa.Table
 
     @classmethod
     def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
-        """From encoded keys; one that has no value of the key's types is left out, for no row can have it."""
+        """Make the part from encoded keys; a key whose values do not have the types of the key columns is left out."""
         lines, width = keys.to_pylist(), len(shape.keys)
         # Texts alone where that is enough: many tuples make the garbage collector look at all that there is.
         flat = msgspec.json.decode(f"[{','.join(line[1:-1] for line in lines)}]", type=list[str]) if width == 1 else []
@@ -82,16 +82,16 @@ class OfKeys(Part):
 
     @property
     def column(self) -> str:
-        """As :class:`Part`."""
+        """The first key column."""
         return self.shape.keys[0]
 
     def may_hold(self, lowest: Any, highest: Any) -> bool:
-        """As :class:`Part`."""
+        """Return whether the first key column of one of the keys has a value between *lowest* and *highest*."""
         at = bisect_left(self._sorted, lowest)
         return at < len(self._sorted) and bool(self._sorted[at] <= highest)
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """As :class:`Part`."""
+        """Return the rows that have one of the keys."""
         rows = rows.filter(pc.is_in(rows[self.column], value_set=self._keys[self.column].combine_chunks()))
         if len(self.shape.keys) == 1 or not rows.num_rows:
             return rows
@@ -99,17 +99,17 @@ class OfKeys(Part):
         return rows.filter(pc.is_in(hashes, value_set=pa.array(self._hashes)))
 
     def may_be_among(self, keys: pa.Table) -> bool:
-        """As :class:`Part`."""
+        """Return whether one of *keys* is a key of this part."""
         columns = tuple(column for column in self.shape.columns if column.name in self.shape.keys)
         return bool(self.rows(fitted(keys, replace(self.shape, columns=columns))).num_rows)
 
     def texts(self, hashes: npt.NDArray[np.uint64]) -> pa.Array | None:
-        """As :class:`Part`."""
+        """Return the encoded key for each of *hashes*, the first halves of hashes of keys in this part."""
         order = np.argsort(self._hashes)
         return self._encoded.take(pa.array(order[np.searchsorted(self._hashes, hashes, sorter=order)]))
 
     def at_once(self, most: int) -> list[Sequence[Sequence[str]]]:
-        """The texts of the keys by column, at most so many keys together."""
+        """The values of the keys as strings, by column, in groups of at most *most* keys."""
         parts = (self.values.slice(at, most) for at in range(0, self.values.num_rows, most))
         return [[column.to_pylist() for column in part.columns] for part in parts]
 
@@ -120,7 +120,7 @@ class OfKeys(Part):
 
     @cached_property
     def _encoded(self) -> pa.Array:
-        # By the types of now: the log may have spelled a key when its column was of another one.
+        # By the present types: the change log may have a key from a time when its column had another type.
         return key_texts(self._keys, self.shape)
 
     @cached_property
@@ -134,7 +134,7 @@ class OfKeys(Part):
 
 
 def are_asked_by_key(columns: Sequence[LoadColumn], keys: Collection[str], hashed: Collection[str]) -> bool:
-    """Whether the source can be asked for the rows of keys as the log spells them."""
+    """Whether the source can be asked for the rows with some keys, by key values as the change log has them."""
     types = [column.sql_type for column in columns if column.name in keys]
     asked = all(text is not None and read_type(text).name in _ASKED_BY_KEY for text in types)
     return bool(keys) and asked and not {*keys} & {*hashed}

@@ -1,4 +1,4 @@
-"""Tells faults of the mirroring service from ours: what our published files say of keys that differ."""
+"""Finds out whether Fabric or open_mirroring made keys differ, by what the published files contain of these keys."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MOST_BYTES = 2 * 2**30
 
 @dataclass(frozen=True)
 class PublishedRows(Side):
-    """The rows of some keys as our published files leave them.
+    """The rows of some keys as they are after all published files are applied.
 
     Attributes:
-        seen: the keys that a kept file has.
-        is_complete: whether all files are kept since the first one, or all keys were seen.
+        seen: the keys in those published files that are still in the landing zone.
+        is_complete: whether all files since the first are still in the landing zone, or all keys were seen.
     """
 
     spark: SparkSession
@@ -45,11 +45,11 @@ class PublishedRows(Side):
     size = 0
 
     def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
-        """As :class:`Side`."""
+        """Read the rows, or at least the rows of *part*; yield what *work* computes from them."""
         return work([self.table])
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        """As :class:`Side`."""
+        """A DataFrame of what *work* computes from the rows, or at least from the rows of *part*."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         table = self.table
@@ -59,7 +59,7 @@ class PublishedRows(Side):
 def published_rows(
     spark: SparkSession, store: LandingZoneStore, state: TableState, files: Sequence[PublishedFile], keys: OfKeys
 ) -> PublishedRows:
-    """Fold the published files of a table, the newest first, as far back as they are kept."""
+    """Read the published files of a table, newest first, back to the oldest file still in the landing zone."""
     shape, wanted = keys.shape, keys.values.num_rows
     found: dict[str, pa.Table] = {}
     seen, is_complete, left = set[str](), True, _MOST_BYTES
@@ -98,7 +98,7 @@ def _rows(local: Path, state: TableState, keys: OfKeys) -> Iterator[tuple[pa.Tab
 
 
 def whose_fault(ours: PublishedRows, source: Side, keys: OfKeys, named: Sequence[str]) -> list[str]:
-    """Say of the *named* keys that differ at the target how many differ because of the service, how many do not."""
+    """Messages: how many of the keys that differ at the target differ because of Fabric, and how many do not."""
     work = HashKeys(keys.shape, None, keys)
     differ = set(differing_keys(ours.spark, (source, ours), work, None, len(named))["key"].to_pylist())
     known = [key for key in named if ours.is_complete or key in ours.seen]

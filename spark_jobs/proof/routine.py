@@ -1,4 +1,4 @@
-"""Chooses what one proof compares of a table: all, or the part that is due and the keys that changed since."""
+"""Chooses what a proof compares of a table: all rows, or only the ranges that are due and changed keys."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Scope:
     """What one proof compares of a table.
 
     Attributes:
-        at: when it began.
+        at: when the proof began.
         before: the last proof of the table's generation.
-        coverage: what was compared before; None: it is not kept for this table.
-        ranges: the numbers of the ranges to compare; None: the entire table.
+        coverage: what earlier proofs compared; None if this is not recorded for the table.
+        ranges: the numbers of the ranges to compare; None for the entire table.
         asks: whether the next proof asks for the keys that changed since this one.
-        keys: the keys to ask for now.
-        compared: the coverage if this proof decides all that it looked at.
+        keys: the keys whose rows this proof asks for.
+        compared: the coverage after this proof, if it decides for all compared rows whether they are equal.
     """
 
     at: datetime
@@ -51,26 +51,26 @@ class Scope:
 
     @property
     def known(self) -> Coverage | None:
-        """The coverage after the last proof."""
+        """What earlier proofs of the table compared."""
         return None if self.before is None else self.before.coverage
 
     @property
     def borders(self) -> Sequence[str] | None:
-        """The borders of a round that is not over."""
+        """The borders of the ranges, while a round (in which each range is compared once) is not over; else None."""
         known = self.known
         return None if known is None or known.is_round_over or not known.column else known.borders
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the table is due."""
+        """Whether this proof has nothing to compare."""
         return self.ranges == frozenset() and self.keys is None
 
     def part(self, shape: Shape) -> OfRanges | None:
-        """The ranges to compare; None: all rows."""
+        """The ranges to compare, as a part of the table; None to compare all rows."""
         return None if self.ranges is None else OfRanges(shape, self.ranges)
 
     def covering(self, split: Split | None) -> Scope:
-        """The same with what was compared before, by the borders of now."""
+        """This scope with the coverage of earlier proofs, converted to the present borders in *split*."""
         column, texts = ("", ()) if split is None else (split.column, split.texts)
         known = self.known
         if known is None or known.column != column:
@@ -80,9 +80,10 @@ class Scope:
         return replace(self, coverage=known.cut(self.at, split.typed(known.borders), texts, split.borders))
 
     def chosen(self, rotation: Rotation, shape: Shape, asked: pa.Array | None, rows: int) -> Scope:
-        """The same with what is due.
+        """This scope with the ranges and keys that are due.
 
-        *asked* are keys to ask for, None: impossible; *rows* the target has, 0: unknown.
+        *asked* are the keys whose rows to ask for, or None if the source cannot be asked by key; *rows* is the number
+        of rows of the target table, 0 if unknown.
         """
         assert self.coverage is not None
         due = self.coverage.due(rotation, self.at)
@@ -92,9 +93,9 @@ class Scope:
         return replace(self, ranges=due, asks=asked is not None, keys=keys)
 
     def looked(self, sums: Mapping[int, CellSum], shape: Shape, rows: int, at: Position, until: str | None) -> Scope:
-        """The same after the first look: *sums* of the source's cells; how many *rows* the target has, and its place.
+        """This scope after the first comparison, which gave the *sums* of the source's cells.
 
-        *until* is the table's published position.
+        *rows* and *at* are the number of rows and the position of the target table, *until* is its published position.
         """
         if self.coverage is None:
             return self
@@ -105,9 +106,10 @@ class Scope:
         return replace(self, compared=compared)
 
     def after(self, proof: Proof, differing: Collection[int], *, is_decided: bool) -> Coverage | None:
-        """The coverage after a proof; what is not decided counts as not compared, and comes up again.
+        """The coverage after a proof; ranges without a decision count as not compared, and a later proof compares them.
 
-        So do *differing* ranges where keys cannot be asked for: the next proof would not show the difference.
+        If the source cannot be asked by key, *differing* ranges count as not compared too: else the next proof would
+        not show the difference.
         """
         coverage = self.compared if is_decided and self.compared is not None else self.known
         if coverage is None or not proof.differing:
@@ -117,7 +119,7 @@ class Scope:
         return replace(coverage, proved=proved, differed_at=proof.proved_at)
 
     def is_known(self, proof: Proof) -> bool:
-        """Whether all that differs was found by the last proof, too."""
+        """Whether the last proof already found every difference that *proof* found."""
         found = () if self.before is None else self.before.proof.keys
         return {key.key for key in proof.keys} <= {key.key for key in found} and len(proof.keys) == proof.differing
 
@@ -125,7 +127,7 @@ class Scope:
 def keys_to_ask(
     spark: SparkSession, reader: LedgerReader, root: Place, state: TableState, source: Source, scope: Scope
 ) -> pa.Array | None:
-    """The keys that changed since the last proof, and those that differed in it; None: the source cannot be asked."""
+    """The keys that changed since the last proof or differed in it; None if the source cannot be asked by key."""
     coverage, before = scope.known, scope.before
     if not are_asked_by_key(source.columns, state.keys, state.columns.salted):
         return None

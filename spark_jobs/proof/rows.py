@@ -40,7 +40,7 @@ SUMS = pa.schema([pa.field("sums", pa.binary()), pa.field("error", pa.binary())]
 
 
 class Part(Protocol):
-    """Some rows of a table. The values of *column* decide whether a row may be one of them."""
+    """Some rows of a table; the value of *column* shows whether a row may be in the part."""
 
     shape: Shape
 
@@ -52,15 +52,15 @@ class Part(Protocol):
         ...
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """Return those of some fitted rows that are in the part."""
+        """Return the rows that are in the part, from *rows* made by :func:`fitted`."""
         ...
 
     def may_be_among(self, keys: pa.Table) -> bool:
-        """Return whether a row with one of these keys may be in the part; without looking at them, it may."""
+        """Return whether a row with one of *keys* may be in the part; True if the keys do not show this."""
         return True
 
     def texts(self, hashes: npt.NDArray[np.uint64]) -> pa.Array | None:
-        """Return the encoded keys of rows of the part, by the first halves of their keys' hashes; None: not known."""
+        """Return the encoded keys for *hashes*, the first halves of hashes of keys in the part; None if unknown."""
         return None
 
 
@@ -70,7 +70,7 @@ Work = Callable[[Tables], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Shape:
-    """How rows of both sides are compared: all columns of both, in types that hold the values of both.
+    """How rows of source and target are compared: all columns of both, in types that hold the values of both.
 
     Without *keys* the complete row is the key. If *split* is a column, its values are divided into ranges at *borders*,
     and each cell belongs to one range.
@@ -91,7 +91,7 @@ class Shape:
         return next(column.type for column in self.columns if column.name == name)
 
     def field(self, name: str) -> pa.Field:
-        """A column as it is compared."""
+        """The Arrow field in which a column is compared."""
         return pa.field(name, arrow_type(self.type_of(name)))
 
     @property
@@ -104,14 +104,14 @@ class Shape:
         return BUCKETS_OF_TABLE if self.split is None else BUCKETS_OF_RANGE
 
     def cells(self, rows: pa.Table, key_hash: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """The cell of each row, which depends on the row alone, so that both sides agree on it."""
+        """The number of each row's cell; it depends on the row only, so equal rows of both sides have the same cell."""
         bucket = (key_hash % np.uint64(self.buckets)).astype(np.int64)
         if self.split is None:
             return bucket
         return self.range_of(rows[self.split]) * self.buckets + bucket
 
     def range_of(self, values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-        """The range of each value of the split column; NULL belongs to the first."""
+        """The range of each value of the split column; NULL belongs to the first range."""
         kind = self.field(self.split or "").type
         borders = pa.array(self.borders, kind)
         whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
@@ -123,9 +123,9 @@ class Shape:
 
 
 def fitted(rows: pa.Table, shape: Shape, part: Part | None = None) -> pa.Table:
-    """Rows of one side, of a *part* if given, in the shape's columns and types; a missing column is NULL.
+    """Rows of one side, only of *part* if given, in the columns and types of *shape*; a missing column is NULL.
 
-    Raises ``SCHEMA_CHANGED``.
+    Raises ``SCHEMA_CHANGED`` if a column cannot be converted to its type.
     """
     found = pa.Table.from_arrays([_fitted_column(rows, field) for field in shape.schema], schema=shape.schema)
     return found if part is None else part.rows(found)
@@ -184,7 +184,7 @@ class SumCells:
 
 @dataclass(frozen=True)
 class HashKeys:
-    """Hashes the rows of some cells (None: all): the key, the complete row, and each column."""
+    """Hashes the rows of some cells (None: of all cells): the key, the complete row, and each column."""
 
     shape: Shape
     cells: frozenset[int] | None
@@ -231,7 +231,7 @@ class HashKeys:
 
 
 def key_texts(rows: pa.Table, shape: Shape) -> pa.Array:
-    """The key of each row as the change log spells it; without a key the row as JSON, cut at 1,000 characters."""
+    """The key of each row as the change log has it; without a key, the row as JSON, cut at 1,000 characters."""
     types = {column.name: type_of_landed_key(column.type) for column in shape.columns}
     names: Sequence[str] = shape.keys or list(types)
     texts = []

@@ -51,7 +51,7 @@ _ROWS_PER_PIECE = 1_000_000
 
 
 class Split(NamedTuple):
-    """The column by which a source is divided into ranges, and the values between them, typed and as *texts*."""
+    """The column by which a source is divided into ranges, and the values between the ranges, typed and as strings."""
 
     column: str
     borders: tuple[Any, ...]
@@ -59,7 +59,7 @@ class Split(NamedTuple):
     kind: str
 
     def typed(self, texts: Sequence[str]) -> list[Any]:
-        """The values of other borders of this column."""
+        """Convert other values of this column from strings to its type."""
         return [_border(self.kind, text) for text in texts]
 
 
@@ -77,14 +77,14 @@ class Side(Protocol):
         ...
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Evaluate a frame; errors of Spark are converted to ours if their cause is known."""
+        """Call *ask*, which evaluates a DataFrame; errors of Spark are converted to ours if their cause is known."""
         return ask()
 
 
 class Source(Side, Protocol):
-    """The source's side: its description for messages, its columns in order, and how it is divided.
+    """The source's side: its description for messages, its columns in order, and how it is divided into ranges.
 
-    *since* is the commit from which on an export may lack changes; None if nothing can be missing.
+    *since* is the commit from which on an export may lack changes; None if the source can lack no change.
     """
 
     text: str
@@ -94,7 +94,7 @@ class Source(Side, Protocol):
 
 
 class JdbcSource(Source):
-    """A table of the source database, read in ranges, with the limits of its initial load."""
+    """A table of the source database, read in ranges, with the limits for reading of its initial load."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class JdbcSource(Source):
 
 
 class ExportSource(Source):
-    """An export, which does not change while the target does."""
+    """An export of the source table, which does not change while the target table changes."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class ExportSource(Source):
         return chain.from_iterable(tasks)
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        """An export has no ranges: all its rows are read."""
+        """A DataFrame of what *work* computes from all rows, whatever *part* is, because an export has no ranges."""
         from spark_jobs.runtime.parcels import sealed_frame
 
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
@@ -202,7 +202,7 @@ class ExportSource(Source):
 
 
 def proof_source(table: Table, export: ProofExport | None) -> ProofExport | JdbcLoad | None:
-    """Where the source's rows of a table are read: the caller's export, or the setting in the mirror file."""
+    """Where a proof reads the source's rows of a table: *export* if given, else as the mirror file says."""
     return export or table.prove or (table.initial_load if isinstance(table.initial_load, JdbcLoad) else None)
 
 
@@ -224,10 +224,13 @@ def source_side(
     streamed: Mapping[str, str] = MappingProxyType({}),
     borders: Sequence[str] | None = None,
 ) -> Source:
-    """Open the source's side of a table. Raises ``CONFIG_INVALID``, and the errors of the source.
+    """Open the source's side of a table.
 
-    Columns in *gone* were dropped and may be missing. *streamed* are the columns' types in changes, because texts from
-    a database are written with their digits (G-114). *borders* are those between ranges; None: chosen by its rows.
+    Raises ``CONFIG_INVALID`` if the mirror file does not say where the source's rows can be read, and the errors of the
+    source.
+
+    Columns in *gone* were dropped and may be missing. *streamed* are the columns' types in changes, which show how many
+    digits a value has (G-114). *borders* divide the ranges; None to choose them by the source's rows.
     """
     chosen = proof_source(table, export)
     if chosen is None:
@@ -257,7 +260,7 @@ def _read_source(
 
 
 class ChangedSource(Source):
-    """A source whose rows are changed as published rows are: hashed (G-121) or filtered (G-193)."""
+    """A source whose rows get the changes that published rows get: hashed columns (G-121) or a filter (G-193)."""
 
     def __init__(self, source: Source, change: Callable[[pa.Table], pa.Table]) -> None:
         self._source, self._change = source, change
@@ -279,12 +282,12 @@ class ChangedSource(Source):
 
 
 def hashed_source(source: Source, columns: Sequence[str], salt: Salt) -> Source:
-    """Return a source whose columns are hashed as in the target's files (G-121)."""
+    """Return a source with *columns* hashed as in the files for the target table (G-121)."""
     return ChangedSource(source, partial(hashed_rows, columns=columns, salt=salt))
 
 
 def lines_here(side: Side, work: Work, schema: pa.Schema, part: Part | None = None) -> pa.Table:
-    """The lines that *work* computes from a side's rows in this process; raises the error in one of them."""
+    """The lines that *work* computes from a side's rows in this process; raises the error that a line contains."""
     lines = pa.Table.from_batches(side.lines(work, part), schema)
     errors = lines["error"].drop_null()
     if len(errors):
@@ -293,9 +296,10 @@ def lines_here(side: Side, work: Work, schema: pa.Schema, part: Part | None = No
 
 
 def kept(side: Side, frame: DataFrame) -> DataFrame:
-    """Evaluate a frame now, and keep it on disk until it is unpersisted, so that it is read only once.
+    """Evaluate a DataFrame now, and keep its rows on disk until ``unpersist``, so that the side is read only once.
 
-    Raises a worker's error, which arrives as a row: Spark would hide it in a stack trace.
+    Raises a worker's error, which the worker returns as a row, because Spark would hide a raised error in a stack
+    trace.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F

@@ -1,8 +1,8 @@
 """Reads from a Delta table's log what delta-rs does not return: deletion vectors, and the time of a commit.
 
-delta-rs finds no deletion vectors if there is a blank in the table's address in object storage. It also blocks all
-threads while it asks a remote storage for a time. Public source: the Delta protocol; RoaringBitmap, *Format
-specification*.
+delta-rs finds no deletion vectors if there is a blank in the table's address in object storage. delta-rs also blocks
+all threads while it asks a remote storage for the time of a commit. Public source: the Delta protocol; RoaringBitmap,
+*Format specification*.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class DeletionVector(NamedTuple):
-    """Where the positions of a file's deleted rows are stored, as the log describes it."""
+    """Where the positions of a file's deleted rows are stored, as the Delta log describes it."""
 
     storage: str
     text: str
@@ -48,7 +48,7 @@ class DeletionVector(NamedTuple):
     rows: int
 
     def positions(self, table: Place) -> Positions:
-        """The positions of the deleted rows in their file, ascending. Raises ValueError or OSError if damaged."""
+        """The positions of the deleted rows in their file, ascending; raises ValueError or OSError if it is damaged."""
         try:
             found = _positions(self._content(table))
         except struct.error as error:
@@ -72,7 +72,7 @@ class DeletionVector(NamedTuple):
 
 
 def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | None]:
-    """The deletion vector (or None) of each file of a version, and of some older files, by path in the table."""
+    """The deletion vector (or None) of each file of *version*, and of some older files, by path in the table."""
     log = table / "_delta_log"
     names = [path.name for path in log.glob("*")]
     begun, checkpoint = _newest_checkpoint(names, version)
@@ -87,7 +87,10 @@ def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | N
 
 
 def committed_at(table: Place, version: int) -> datetime:
-    """When a version was committed, by the commit or else by the storage. Raises OSError if it is missing."""
+    """When a version was committed, by its commit entry or else by the entry's file time.
+
+    Raises OSError if the version's entry is missing.
+    """
     file = table / "_delta_log" / f"{version:020}.json"
     entry = (action.get("commitInfo") for action in _actions(table / "_delta_log", file.name))
     stamp = next((info["timestamp"] for info in entry if info and "timestamp" in info), None)

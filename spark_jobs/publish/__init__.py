@@ -1,1 +1,1 @@
-"""Publishing to the landing zone: plan and stage in workers, then take a number for each file."""
+"""Publishes to the landing zone: workers plan changes and stage files; then each file is renamed to its number."""

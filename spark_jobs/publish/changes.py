@@ -1,7 +1,7 @@
-"""Publishes the logged changes of every table that passes the gate, all tables together.
+"""Publishes the logged changes of every table that passes the gate (the check before publishing).
 
-Each table follows the publish protocol (:mod:`spark_jobs.publish.driver`). This module finds a table's next changes;
-one Spark job computes the rows of all tables.
+:mod:`spark_jobs.publish.driver` carries out the publish protocol of each table. This module finds the next changes of
+each table; one Spark job computes the rows of all tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LEAST_ROWS, _MOST_ROWS = 2**14, 2**18
 class Published(NamedTuple):
     """The result of a run: new file numbers by table, and tables on hold or stopped with the reason.
 
-    *losses* and *loss_report* are as in :class:`~spark_jobs.extract_changes.Extracted`, for all tables of the mirror.
+    *losses* describes what each table of the mirror lacks; *loss_report* has the dead letters and ignored tables.
     """
 
     files: Mapping[str, Sequence[int]]
@@ -59,21 +59,21 @@ class Published(NamedTuple):
     loss_report: Mapping[str, Any] = MappingProxyType({})
 
     def followed_by(self, later: Published, tables: Collection[str]) -> Published:
-        """Merge with the result of a later run; for these *tables*, only the later state counts."""
+        """Merge with the result of a *later* run; of the given *tables*, only the later holds and stops count."""
         files = {s: [*self.files.get(s, ()), *later.files.get(s, ())] for s in {**self.files, **later.files}}
         held, stopped = ({s: why for s, why in said.items() if s not in tables} for said in (self.held, self.stopped))
         return later._replace(files=files, held={**held, **later.held}, stopped={**stopped, **later.stopped})
 
 
 def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Published:
-    """Publish every table that passes the gate, or only those in *only* with their histories.
+    """Publish every table that passes the gate, or only the tables in *only* and their histories.
 
-    Open publications are finished first. A table that has to stop does not delay the others.
+    Publications that an earlier run left open are finished first. A table that has to stop does not delay the others.
 
     Raises:
-        TransientError: ledger or store do not answer; the next run finishes what is open.
-        TerminalError: ``ARGUMENT_INVALID``, a stop of the mirror, or what the store refused for one table, after all
-            others were done.
+        TransientError: the ledger or the landing zone does not answer; the next run finishes what is open.
+        TerminalError: ``ARGUMENT_INVALID`` if *only* names a table that the mirror does not have; a stop of the entire
+            mirror; or an error of one table's folder in the landing zone, after all other tables were published.
     """
     ids = declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
@@ -104,12 +104,12 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
 
 def is_followed(state: TableState) -> bool:
-    """Whether a table may have to be reset: it is stopped, in a reset, or its newest full load was accepted."""
+    """Whether a table may have to be reset: it is stopped or in a reset, or its newest full load was accepted."""
     return not (state.start.accepted is None and state.stop_code is None and state.reset is None)
 
 
 class _ChangesWork:
-    """Publishes logged changes: the next work of a table is what the log has above its published batch."""
+    """Publishes logged changes: the next work of a table is what the change log has above its published batch."""
 
     kind: Literal["changes"] = "changes"
 
@@ -125,9 +125,9 @@ class _ChangesWork:
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
     ) -> Mapping[str, protocol.Work | protocol.CannotStage]:
-        """The next changes of each table that passes and has new ones.
+        """The next changes of each table that passes the gate and has new changes.
 
-        Of the others, those that must stop because the mirror file contradicts their published columns.
+        For a table without new changes, the stop, if the mirror file contradicts its published columns.
         """
         ready = {
             state.source: state._replace(row=rows[t])
@@ -218,13 +218,13 @@ class _ChangesWork:
 
 
 def stage_here(mirror: Mirror, prepared: Prepared, zone: ZoneAddress) -> StagedWork | protocol.CannotStage:
-    """Stage one table's publication in this process, one piece after another."""
+    """Stage one table's files in this process, without Spark."""
     work = partial(stage, log_place(mirror), zone, mirror.salt())
     return staged_work(prepared, [part for plan in prepared.plans for part in work((plan,))])
 
 
 def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> StagedWork | protocol.CannotStage:
-    """The result of staging a table, with its parts in order."""
+    """Combine the staged *parts* of a table, in order, into one result; a stop in any part stops the table."""
     if isinstance(prepared, PlanStop):
         return protocol.CannotStage(prepared.code, prepared.what)
     for part in parts:

@@ -1,7 +1,8 @@
 """Drives the publish protocol for many tables at once, for changes and for initial loads.
 
-Jobs differ only in what is next for a table, and in how its rows are staged (:class:`TableWork`). All tables step
-together: one transaction contains the ledger writes of many tables, and one Spark job computes their rows.
+The jobs that publish changes and initial loads differ only in what is next for a table, and in how rows are staged
+(:class:`TableWork`). All tables take each step of the protocol together: one transaction contains the ledger writes of
+many tables, and one Spark job computes the rows of many tables.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _REQUESTS_AT_ONCE = 32
 
 
 class StagedWork(NamedTuple):
-    """A table's staged files, with details for the ledger such as columns and counts."""
+    """The staged files of a table, with details for the ledger such as columns and counts."""
 
     staged: protocol.Staged
     details: StagedDetails
@@ -45,28 +46,28 @@ Staging = StagedWork | protocol.CannotStage | MirroringError
 
 
 class TableWork(Protocol):
-    """What a job publishes; jobs differ only in this."""
+    """What a job publishes, changes or initial loads: finds the next work of each table, and stages its files."""
 
     @property
     def kind(self) -> Literal["changes", "load"]:
-        """The kind of intents that this job opens and finishes."""
+        """The kind of intents (publications that the ledger recorded) that the job opens and finishes."""
         ...
 
     def find(self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]) -> Mapping[str, Any]:
-        """The next :class:`~open_mirroring.protocols.publishing.Work` of each table, or why it must stop."""
+        """The next :class:`~open_mirroring.protocols.publishing.Work` of each table, or why the table must stop."""
         ...
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Compute the rows of the open intents, and create their staged files."""
+        """Compute the rows of the tables' open *intents* (publications), and create their staged files."""
         ...
 
 
 class PublicationDriver:
-    """Carries out the publish protocol for many tables, with the ledger, the store and a :class:`TableWork`.
+    """Carries out the publish protocol for many tables, with the ledger, the landing zone and a :class:`TableWork`.
 
-    *clean* are tables without a left-over staged file; their folders are not listed again. By source name: *made* are
-    the file numbers that this run published, *postponed* the errors that left a table unfinished; *overtaken* are
-    tables that another run took over (I20).
+    *clean* are tables without a left-over staged file; their folders are not listed again. By the table's name at the
+    source: *made* has the file numbers that this run published, *postponed* the errors that left a table unfinished.
+    *overtaken* are tables that another run took over (I20).
     """
 
     def __init__(self, mirror: Mirror, ledger: Engine, work: TableWork, clean: Collection[str] = ()) -> None:
@@ -88,7 +89,10 @@ class PublicationDriver:
         self.overtaken: set[str] = set()
 
     def drive(self, tables: Sequence[TableState]) -> None:
-        """Run every table's protocol to its end. Raises the errors of ledger and store; the next run continues."""
+        """Run every table's protocol to its end.
+
+        Raises the errors of ledger and landing zone; the next run then continues where this run ended.
+        """
         self._tables = {state.id: state for state in tables}
         # A table without rows is never established: it must not cost these calls in every run.
         if tables and self._mirror.landing_zone.partner_events and not any(state.row.established for state in tables):

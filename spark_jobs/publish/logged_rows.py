@@ -1,6 +1,7 @@
-"""Finds where the newest full load of a table begins in the change log, if the source loaded it again (G-125).
+"""Finds where the newest full load of a table begins in the change log, if a Qlik task reloaded the table (G-125).
 
-DuckDB reads the log's files, without a JVM; :func:`~open_mirroring.changes.source_reloads.divide` decides.
+DuckDB reads the files of the change log, without a JVM; :func:`~open_mirroring.changes.source_reloads.divide` decides
+where the full load begins.
 """
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ FROM living WHERE op IN ($insert, $update) GROUP BY cols ORDER BY cols
 def reloaded_rows(
     root: Place, files: Sequence[str], source: str, epoch: str, starts: Mapping[str, int]
 ) -> ReloadedRows:
-    """Find where the newest load of a table begins, in these *files* of the log and in its newest *epoch*.
+    """Find where the newest full load of a table begins, in *files* of the change log and the newest *epoch*.
 
-    *starts* has by partition a message number after which no row of an earlier load can be (K-67). Raises
-    ``RELOAD_UNCLEAR``.
+    *starts* has, by partition, a message number after which no row of an earlier full load can be (K-67). Raises
+    ``RELOAD_UNCLEAR`` if it is not certain where the full load begins.
     """
     with _logged(root, files) as db:
         db.execute(_ROWS, {"load": f"{LOAD_MAJOR}:", "change": CHANGE, "source": source, "epoch": epoch})

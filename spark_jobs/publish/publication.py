@@ -1,7 +1,8 @@
-"""Prepares the tasks with which workers plan and stage tables.
+"""Prepares the tasks with which workers plan changes and stage files of tables.
 
-The ledger knows rows, lowest and highest positions and files of every batch. So tasks are sized before any file is
-opened, and older files are read only if their positions reach up to the new ones.
+The ledger knows the files of every batch, with their number of rows and their lowest and highest positions. So the size
+of tasks is known before any file is opened, and an older file is read only if its positions reach the positions of new
+changes.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ ROWS_PER_TASK = 125_000
 class Prepared(NamedTuple):
     """One table's publication: a plan per range of key buckets, the schema of its files, the number of rows to read.
 
-    *waiting* is the number of further rows whose transactions are incomplete. *unverified* are columns whose unchanged
-    rows may differ from the source since a position; *gone* are columns that rows lack from a position on. *former*
-    describes how columns of earlier rows are read from now on; None if that was recorded with the first files.
+    *waiting* is the number of further rows, whose transactions are incomplete. *unverified* are columns that may differ
+    from the source in rows that have not changed since a position; *gone* are columns that rows lack from a position
+    on. *former* describes how columns of earlier rows are read from now on; None if the ledger recorded this with the
+    first files.
     """
 
     plans: list[tuple[TablePlan, StageTarget]]
@@ -74,12 +76,12 @@ class _Known:
 
     @property
     def epochs(self) -> Mapping[str, int]:
-        """The number of each epoch in the table's order."""
+        """The number of each epoch (stream) in the order of the table's changes."""
         return self.records.epochs
 
 
 class Preparation:
-    """Prepares publications of many tables with a few ledger queries for all of them together."""
+    """Prepares the publications of many tables with a few ledger queries for all tables together."""
 
     def __init__(self, mirror: Mirror, reader: LedgerReader) -> None:
         self._mirror, self._reader = mirror, reader
@@ -90,7 +92,7 @@ class Preparation:
         self._announced = cache(lambda: structures_of(mirror, ExtractLedger(reader.engine, mirror.name).schemas()))
 
     def prepare(self, tables: Sequence[tuple[TableState, Intent]]) -> dict[str, Prepared | PlanStop]:
-        """What to stage for each table's intent, by table id; a :class:`PlanStop` if the table has to stop."""
+        """What to stage for each table's intent (open publication), by table id; PlanStop if the table has to stop."""
         prepared: dict[str, Prepared | PlanStop] = {}
         for known in self._known(tables):
             try:
@@ -154,7 +156,7 @@ class Preparation:
         state, epochs = known.state, known.epochs
         keys_of_rows = self._declared[state.source].keys_of_rows
         generation = state.row.generation if keys_of_rows is None else LOGGED_GENERATION
-        # What the load of an earlier generation left in the log is read past, with the batch that holds it.
+        # Rows that an initial load of an earlier generation left in the change log are skipped, with their batch.
         arrived = [part for part in new.arrived if is_of_generation(part.epoch, generation)]
         unknown = sorted({part.epoch for part in arrived} - epochs.keys())
         if unknown:
@@ -194,12 +196,12 @@ class Preparation:
         )
 
     def _dropped(self) -> int:
-        """The newest batch that was dropped from the log."""
+        """The newest batch that was dropped from the change log."""
         horizon = self._reader.mirror_horizon()
         return 0 if horizon is None else horizon.dropped
 
     def _history(self, known: _Known, highest: Mapping[str, str], lowest: str) -> tuple[str, ...]:
-        """The log files with published changes that are as new as the oldest new transaction, *lowest*.
+        """The files of the change log with published changes that are as new as the oldest new transaction, *lowest*.
 
         Older changes cannot matter, because every new change is newer than them.
         """
@@ -246,8 +248,9 @@ class Preparation:
     def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
         """Tables without new changes whose settings contradict their published files, by table id (G-129).
 
-        Tables in *busy* are judged when their changes are published, except for `where`. New `types` and `where` are
-        recorded before changes are published with them, so that after a crash no file has any that are not recorded.
+        Tables in *busy* have new changes: only their `where` is judged here, the other settings when the changes are
+        published. New `types` and `where` in the mirror file are recorded before changes are published with them, so
+        that after a crash no file depends on a setting that is not recorded.
         """
         tables = [*tables]
         found = self.unfit([state for state in tables if state.source not in busy])
@@ -273,7 +276,8 @@ class Preparation:
     def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
         """Tables whose settings in the mirror file contradict their published files, by table id; records nothing.
 
-        Column lists are read only for tables with new `types`, so that a run without changes reads none.
+        The lists of logged columns are read only for tables with new `types` in the mirror file, so that a run without
+        changes reads no list.
         """
         found = dict[str, CannotStage]()
         retyped = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
@@ -289,7 +293,10 @@ class Preparation:
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:
-        """The schema that a table would have if built from the log alone. Raises PlanStop."""
+        """The schema that a table would have if built from the change log alone.
+
+        Raises PlanStop if the change log gives the table no schema that can be published.
+        """
         declared = self._declared[state.source]
         records = self._reader.column_records([state])[state.id]._replace(former=())
         row = replace(state.row, published_batch=0, confirmed=0)

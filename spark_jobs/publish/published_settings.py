@@ -18,8 +18,8 @@ from spark_jobs.sources.sql_server.type_text import is_known, landing_type
 def refuse_other_settings(state: TableState, declared: Table, salted: str | None) -> None:
     """Raise PlanStop if settings of columns, types, names or hashes contradict the published files.
 
-    It is checked even without changes. Otherwise a table without changes would keep in clear what is to be hashed now,
-    and each run would report PASS.
+    Settings are checked even for a table without changes. Without this check such a table would keep readable values in
+    a column that the mirror file now says to hash, and each run would report PASS.
     """
     chosen, published = declared.chosen, state.columns.columns
     of_source = [column for column in published if not column.content]
@@ -44,7 +44,7 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
 
 
 def refuse_other_where(state: TableState, declared: Table) -> None:
-    """Stop where published or loaded rows were chosen by another `where` than the mirror file's (G-193)."""
+    """Raise PlanStop if published or loaded rows were chosen by another `where` than the mirror file has (G-193)."""
     plan = state.start.load_plan
     if state.types is not None:
         before = where_of(state.types)
@@ -59,7 +59,7 @@ def refuse_other_where(state: TableState, declared: Table) -> None:
 
 
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
-    """Raise PlanStop if a published column is text only because `types` said so before, and no longer does."""
+    """Raise PlanStop if a published column is a string only because of `types` that the mirror file no longer has."""
     texts = [c for c in state.columns.columns if c.type == "string" and not c.content]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
     types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]

@@ -1,7 +1,7 @@
-"""Publishes in a worker: reads changes from the log, plans them, and creates staged files.
+"""Stages in a worker: reads changes from the change log, plans them, and creates staged files.
 
-Each staged file has a name that is used once. The target sees nothing until the driver has sealed names, ETags and
-digests and has renamed the files.
+Each staged file has a name that is never used again. Fabric sees a staged file only after the driver recorded its name,
+ETag and digest in the ledger and renamed the file to its number.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FEW_KEYS = 10_000
 
 @dataclass(frozen=True)
 class StageTarget:
-    """Where a table's staged files go, how they are written, and the content of their footers."""
+    """Where a table's staged files are created, how they are written, and the content of their Parquet footers."""
 
     folder: str
     max_rows: int
@@ -60,16 +60,16 @@ class StageTarget:
 
     @property
     def has_markers(self) -> bool:
-        """Whether its files have a marker column; without it the service inserts every row (F-57)."""
+        """Whether the table's files have a row marker column; without this column Fabric inserts every row (F-57)."""
         return self.footer.kind != "load" and not self.append_only
 
     def object_name(self, attempt: str) -> str:
-        """A staging name that is used once; it is removed together with the publication's first number."""
+        """A staging name that is never used again; its number is the first file number of the publication."""
         folder = layout.staging_folder(self.folder, self.footer.generation)
         return f"{folder}/{self.footer.first_number:020d}.{attempt}"
 
     def write(self, path: Path, rows: pa.Table, schema: pa.Schema, lowest: str, highest: str) -> WrittenFile:
-        """Write one file with changes between the positions *lowest* and *highest*."""
+        """Write one file with the changes in *rows*, whose positions are between *lowest* and *highest*."""
         if self.text is not None:
             return write_text_file(path, rows, schema, self.text)
         footer = replace(self.footer, first_position=lowest, last_position=highest)
@@ -81,9 +81,9 @@ StageTask = tuple[tuple[TablePlan, StageTarget], ...]
 
 
 class StagedTable(NamedTuple):
-    """What a task staged of one table: files in order, counts and dead letters; or why it must stop (*stop*).
+    """What a task staged of one table: files in order, counts and dead letters; or *stop*: why the table must stop.
 
-    *unverified* is that of :class:`PlannedRows`.
+    *unverified* is the position from which on only a before image proves that a delete removed the right row (G-115).
     """
 
     table_id: str
@@ -97,8 +97,8 @@ class StagedTable(NamedTuple):
 def stage(log_root: Place, zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not affect the others.
 
-    The salt comes with the function, because Spark keeps tasks in a file for a moment. A table's files are uploaded
-    while the next tables are planned.
+    *salt* is a secret, which is sent with the function and not in *task*, because Spark keeps tasks in a file for a
+    moment. A table's files are uploaded while the next tables are planned.
     """
     # Names are used once: a task that Spark repeats, for its worker died, finds those of the first try taken.
     attempt, store, log = uuid4().hex, open_store(zone), _Log(log_root, task)
@@ -137,7 +137,7 @@ class _Log:
         self._new = read_changes(paths_of(root, files), wanted, self._storage, self._schema)
 
     def new(self, plan: TablePlan, footer: Footer) -> pa.Table:
-        """The new changes of a table. They are handed over, so that their memory is free after planning."""
+        """The new changes of a plan's table; their memory is freed once the last plan that needs them is made."""
         # A table and its history have the same changes.
         self._plans[plan.source] -= 1
         take = self._new.get if self._plans[plan.source] else self._new.pop
@@ -148,7 +148,7 @@ class _Log:
         return new.filter(is_new) if pc.all(is_new).as_py() is False else new
 
     def counting(self, plan: TablePlan) -> CountingChanges:
-        """A reader for earlier changes of a table, as far as they count."""
+        """A reader for those earlier changes of a table that count for its plan."""
         known = sorted({*plan.history_files, *plan.new_files})
 
         def read(files: Sequence[str], chosen: pc.Expression) -> pa.Table:
@@ -210,7 +210,7 @@ def stage_no_rows(
     keys: Sequence[str],
     positions: tuple[str, str] = ("", ""),
 ) -> StagedFile:
-    """Stage one file without rows, from which the target creates an empty table (F-41)."""
+    """Stage one file without rows, from which Fabric creates an empty table (F-41)."""
     schema = landed_file_schema(columns, keys, marker=target.has_markers)
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local, landed_keys = Path(scratch) / uuid4().hex, landed(columns, keys)[1]
@@ -228,11 +228,11 @@ def create_staged(
     highest: str = "",
     is_text: bool = False,
 ) -> StagedFile:
-    """Upload a file under a staging name that is used once, and read it back to check it.
+    """Upload a file under a staging name that is never used again, and read the object back to check it.
 
-    If the outcome of an upload is unknown, it is repeated under another name (``.1`` and so on): the first object may
-    still appear, but nothing refers to it (O-08). Raises ``CHANGED_MEANWHILE`` if the name is taken, or the file was
-    removed; ``FILE_UNFIT`` if other content came back; and the errors of the store.
+    If the outcome of an upload is unknown, the file is uploaded again under another name (``.1`` and so on): the first
+    object may still appear, but nothing refers to it (O-08). Raises ``CHANGED_MEANWHILE`` if the name is taken, or the
+    object was removed; ``FILE_UNFIT`` if the object has other content; and the errors of the landing zone.
     """
     created = _created(store, path, local)
     with store.fetch(created.path) as back:

@@ -1,7 +1,8 @@
 """Decides the columns of a table's next files, from column lists and decisions in the ledger; no row is read.
 
-This module gathers facts and types; :mod:`open_mirroring.changes.column_history` and
-:mod:`open_mirroring.protocols.column_verdicts` judge them. If the target cannot follow a change, the table stops.
+This module gathers what is known of each column; :mod:`open_mirroring.changes.column_history` and
+:mod:`open_mirroring.protocols.column_verdicts` judge what happened to the columns. If the target table cannot follow a
+change of a column, the table stops.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """Add the mirror file's target name and hash setting to a column (G-120, G-121); *salted* identifies the salt."""
+    """Add the target name and the hash setting of the mirror file to a column (G-120, G-121).
+
+    *salted* identifies the salt of the hashes.
+    """
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
@@ -101,10 +105,11 @@ def source_columns(
 
 
 class TableColumns:
-    """The columns of one table, from its column lists (*records*) and the decisions of operators.
+    """The columns of one table, from the column lists of its changes (*records*) and the decisions of operators.
 
-    *source* are the rules of source and mirror file. *lists_all*: changes have every loaded column, as both come from
-    one task. Only rows *up_to* a position count. *salted* identifies the salt of hashes (G-121).
+    *source* are the rules of source and mirror file. *lists_all* is whether changes have every loaded column, because
+    one Qlik task sends both. Only rows with positions *up_to* the given one count. *salted* identifies the salt of
+    hashes (G-121).
     """
 
     def __init__(
@@ -135,7 +140,10 @@ class TableColumns:
 
     @cached_property
     def former(self) -> Sequence[FormerColumn]:
-        """How columns of earlier rows are read: as recorded; before the first publication as the log shows (G-66)."""
+        """How columns of earlier rows are read (G-66).
+
+        The ledger records this with the first publication; before the first publication, the logged rows show it.
+        """
         state = self._state
         if not state.is_beginning or state.start.load_state != "none" or self._declared.complete_rows:
             return self._records.former
@@ -149,23 +157,23 @@ class TableColumns:
 
     @cached_property
     def history(self) -> ColumnHistory:
-        """Which columns are gone or came back, under their present names."""
+        """Which columns were dropped or were added again, under their present names."""
         return self._history(self._changes) if self.former else self._logged_history
 
     @cached_property
     def _logged_history(self) -> ColumnHistory:
-        """The same, under the names with which rows were logged."""
+        """Which columns were dropped or were added again, under the names with which rows were logged."""
         return self._history(_of_changes(self._same_case))
 
     @property
     def unverified(self) -> dict[str, str]:
-        """Columns whose unchanged rows may differ from the source, each with the position since which."""
+        """Columns that may differ from the source in rows that did not change since a position, with this position."""
         retyped = {name: one for one in self._retyped for name in one.columns}
         verdicts = {**moved(_of_changes(self._same_case), self._state.keys), **retyped, **self._added}
         return {name: _position(verdict.at or "") for name, verdict in verdicts.items()}
 
     def schema(self, *, reload_on_add: bool) -> tuple[TableSchema, dict[str, str]]:
-        """The union of all columns, and each column's newest source type. Raises PlanStop."""
+        """The union of all columns, and each column's newest source type; raises PlanStop if the table must stop."""
         refuse_other_settings(self._state, self._declared, self._salted)
         schema = self._union()
         types = self._types(schema)

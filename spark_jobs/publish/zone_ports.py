@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class ZonePorts:
-    """Carries out store requests of one table at a time; an unknown outcome is reported as such, never guessed."""
+    """Carries out requests for files of one table at a time; an unknown outcome of a request is reported as unknown."""
 
     def __init__(self, store: LandingZoneStore, mirror: str = "") -> None:
         self._store, self._mirror = store, mirror
 
     def answer(self, table: TableState, request: protocol.Request) -> protocol.Reply:
-        """Carry out a request; the reply is ``Unknown`` if the store did not answer."""
+        """Carry out a request; the reply is ``Unknown`` if the landing zone did not answer."""
         try:
             return self._answer(table, request)
         except TransientError as error:
@@ -105,9 +105,9 @@ class ZonePorts:
 
 
 def sweep_staging(store: LandingZoneStore, folder: str, generation: int, confirmed: int) -> int:
-    """Remove staged objects of numbers up to *confirmed*, which are never renamed again; returns how many.
+    """Remove staged objects of file numbers up to *confirmed*; returns the number of removed objects.
 
-    Objects of later numbers are kept, because an open publication may still need them.
+    Staged objects of later file numbers are kept, because an open publication may still need them.
     """
     swept = 0
     for info in store.list(layout.staging_folder(folder, generation)):

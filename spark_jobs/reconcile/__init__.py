@@ -1,1 +1,1 @@
-"""Reads what the landing zone and the change log hold, to be compared with the ledger."""
+"""Reads which files and rows the landing zone and the change log contain, to be compared with the ledger."""

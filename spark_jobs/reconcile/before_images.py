@@ -1,9 +1,10 @@
-"""Finds updates and deletes in the log whose old values contradict earlier changes: so changes are missing (G-190).
+"""Finds logged updates and deletes whose old values contradict earlier changes, so that changes are missing (G-190).
 
-Nothing is reported that a correct history could also show. An old row is compared only with the change of its key
-directly before, in the same epoch and with the same columns. It is never compared after a row of a load or correction.
-A row that leaves a key in the transaction in which one came is skipped (G-03, G-115, G-135). Large objects, and NULL in
-an old row, may not have been sent (C-71, K-22, T-94).
+A contradiction is reported only if no complete series of changes could contain it. The old values of a change (its
+before image) are compared only with the change of the same key directly before, if both are in the same epoch and have
+the same columns, and if the earlier change is not a row of a full load, initial load or correction. A row that leaves a
+key in the same transaction in which another row came to the key is skipped (G-03, G-115, G-135). Large objects, and
+NULL in old values, are skipped because the source may not have sent them (C-71, K-22, T-94).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
 class Change(NamedTuple):
-    """The columns of a logged change that are compared."""
+    """The fields of a logged change that are compared."""
 
     epoch: str
     key: str
@@ -55,8 +56,8 @@ class Change(NamedTuple):
 class ImagesTask(NamedTuple):
     """The key buckets of one table (*low* inclusive, *high* exclusive) to search for contradictions.
 
-    *above* has by epoch the position up to which changes may be missing; other epochs are not searched. Only changes of
-    batches after *behind* are reported. *begins*: the log has the table from its first row on.
+    *above* has, for each epoch to search, the position up to which changes may be missing. Only changes of batches
+    after *behind* are reported. *begins* is whether the change log has all changes of the table from its first row on.
     """
 
     root: Place
@@ -70,7 +71,7 @@ class ImagesTask(NamedTuple):
 
 
 class Contradicted(NamedTuple):
-    """How many changes contradict earlier ones, and batch, position and description of the first."""
+    """How many changes contradict earlier changes; and batch, position and description of the first of them."""
 
     changes: int
     batch: int
@@ -79,7 +80,10 @@ class Contradicted(NamedTuple):
 
 
 def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
-    """Search these key buckets; None if nothing is wrong. The batch is 0 if a file is unreadable."""
+    """Search the task's key buckets; None if there is no contradiction.
+
+    If a file is unreadable, the result has batch 0.
+    """
     rows = log_rows(task.root, task.files)
     wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == task.source) & pc.field("key").is_valid()
     bucket = pc.field("bucket")
@@ -105,7 +109,7 @@ def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
 def contradictions(
     changes: Iterable[Change], moved: Collection[tuple[str, str]], *, begins: bool
 ) -> Iterator[tuple[Change, str]]:
-    """Yield each change that contradicts earlier ones, with a text; *moved* are the positions of key changes."""
+    """Yield each change that contradicts earlier changes, with a message; *moved* are the positions of key changes."""
     for _, of_key in groupby(changes, key=lambda one: (one.epoch, one.key)):
         state: Change | str = _UNSEEN
         came = last = ""

@@ -1,4 +1,4 @@
-"""Checks in a worker: reads published files completely and summarizes their content."""
+"""Runs in a worker: reads published files completely and summarizes their content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What a worker needs to know of a table; each file must have the first of *columns*, in this order."""
+    """What a worker needs to know of a table.
+
+    Each file must have the first columns of *columns*, in this order; an older file may lack the last columns.
+    """
 
     table_id: str
     folder: str
@@ -34,12 +37,12 @@ class CheckedTable:
     text: TextFormat | None = None
 
     def file_name(self, number: int) -> str:
-        """The name of this table's data file with that number."""
+        """The name of this table's data file with the number *number*."""
         return layout.file_name(number, layout.PARQUET if self.text is None else self.text.extension)
 
 
 class ListedFile(NamedTuple):
-    """A file to read, and where it was listed; *loads*: it is of the initial load, so it has no row marker (F-57)."""
+    """A file to read, and where it was listed; *loads*: the initial load wrote it, so it has no row markers (F-57)."""
 
     number: int
     path: str
@@ -52,7 +55,7 @@ CheckTask = Sequence[tuple[CheckedTable, ListedFile]]
 
 
 def read_contents(zone: ZoneAddress, task: CheckTask) -> list[tuple[str, FileContent]]:
-    """Read every file of the task; returns pairs of table id and content. An error is part of the content."""
+    """Read every file of the task; returns pairs of table id and content, which includes errors of reading."""
     store = open_store(zone)
     return [(table.table_id, _content(store, table, listed)) for table, listed in task]
 

@@ -1,6 +1,7 @@
 """Counts the rows of the change log in workers, for the deep check.
 
-The files are not read by Spark's own reader, so that the login to object storage stays out of Spark's configuration.
+Workers read the files with Arrow and not with Spark's reader, so that the login to object storage stays out of Spark's
+configuration.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
 def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
-    """Count rows, files and pieces of *waiting* messages in one version of the log; damaged files count as empty."""
+    """Count rows, files, and pieces of *waiting* messages in the change log; a damaged file counts as empty."""
     try:
         table = opened_log(root)
     except TransientError as error:

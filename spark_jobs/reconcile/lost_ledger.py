@@ -1,7 +1,7 @@
-"""Detects a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
+"""Detects a ledger that knows less than landing zone and change log contain: it was lost, emptied or restored.
 
-Without this check, everything would be published again. If no ledger exists, an empty temporary one is used to look
-(G-31).
+Without this check, a run with such a ledger would publish everything again. If no ledger exists, the check uses an
+empty temporary ledger (G-31).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spark_jobs.changelog.newest_batch import newest_in_log
 
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """An error if the change log, which is read first, has a batch that the ledger does not know; else None."""
+    """An error if the change log has a batch that the ledger does not know, else None."""
     newest = _logged(mirror)
     with ledger.connect() as db:
         known = _bound(db, mirror.name)
@@ -37,7 +37,11 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Refuse an empty ledger over published files (``LEDGER_LOST``), or a log that ends early (``LOG_DAMAGED``)."""
+    """Raise an error if the ledger or the change log has lost something that the other of the two still knows.
+
+    The error is ``LEDGER_LOST`` if the ledger lacks published files or logged batches, ``LOG_DAMAGED`` if the change
+    log lacks batches that the ledger knows and tables need.
+    """
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c
@@ -58,7 +62,7 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
 
 
 def log_behind(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """An error if the log lacks batches that tables need, else None. It stops nothing."""
+    """An error, which the caller may raise, if the change log lacks batches that tables need; else None."""
     m = t.mirror.c
     committed = t.first(ledger, sa.select(m.committed).where(m.name == mirror.name)) or 0
     if not (needing := _missing_in_log(mirror, ledger, committed)):
@@ -78,13 +82,13 @@ def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
 
 @contextmanager
 def empty_ledger() -> Iterator[Engine]:
-    """A temporary ledger that knows nothing, to look at a landing zone without one."""
+    """A temporary, empty ledger, with which a landing zone is inspected if the mirror has no ledger."""
     with tempfile.TemporaryDirectory() as folder:
         yield open_ledger(f"sqlite:///{folder}/ledger.db")
 
 
 def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
-    """The findings for tables that were already published, as seen without a ledger."""
+    """What an inspection without a ledger finds for each table that has published files."""
     zone = mirror.landing_zone
     if zone.store == "local" and not mirror.resolve(zone.path).exists():
         return {}  # opening it would create it
@@ -94,7 +98,7 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 
 
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
-    """The problems if the ledger knows nothing of what is published or logged; it changes and creates nothing."""
+    """The problems if files are published or batches logged that the ledger does not know. Changes nothing."""
     try:
         # The log first, and the tables again at the end: a run that is under way must not look like a lost ledger.
         newest = _logged(mirror)
@@ -140,7 +144,7 @@ def _lost(mirror: Mirror, what: str) -> TerminalError:
 
 
 def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:
-    """The tables whose present generation needs changes from the log."""
+    """The tables whose present generation needs changes from the change log."""
     b, c = t.batch_table.c, t.mirrored_table.c
     rests = (b.mirror == c.mirror) & (b.source == c.source) & (b.batch > c.log_from)
     query = sa.select(c.source).distinct().join_from(t.mirrored_table, t.batch_table, rests)

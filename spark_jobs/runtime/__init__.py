@@ -1,1 +1,1 @@
-"""The runtime of a job: its arguments, its Spark session, tasks in workers, its exit code."""
+"""Runs a job: its arguments, its Spark session, its tasks in workers, its exit code."""

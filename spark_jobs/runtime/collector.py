@@ -1,4 +1,4 @@
-"""Keeps Python's garbage collector from looking through what lives as long as the process anyway."""
+"""Keeps Python's garbage collector from searching objects that live until the process ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 
 def spare_the_collector() -> None:
-    """Let a program seldom look for garbage, and not at its exit, which takes a fifth of a short run."""
+    """Collect garbage seldom, and not at the exit of the program, where it takes a fifth of the time of a short run."""
     gc.set_threshold(50_000)
     atexit.register(_spare_the_exit)
 
@@ -22,6 +22,6 @@ def _spare_the_exit() -> None:
 
 @cache
 def spare_the_imports() -> None:
-    """Take all that was imported so far out of garbage collection, once: else it is searched while rows are made."""
+    """Exclude all objects that exist after the imports from garbage collection, once for the process."""
     gc.freeze()
     atexit.register(_spare_the_exit)

@@ -1,7 +1,7 @@
 """Starts the daemon of Spark's Python workers faster, by moving pyspark's folder before its zip on the path.
 
-Spark puts the zip first, and Python compiles modules from a zip each time, which costs a second of each worker's first
-task. The daemon does nothing else; every worker is a fork of it.
+Spark puts pyspark's zip before the folder, and Python compiles modules from a zip in each process, which costs a second
+of each worker's first task. Every worker is a fork of the daemon, so every worker gets the changed path.
 """
 
 from __future__ import annotations

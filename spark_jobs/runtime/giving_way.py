@@ -1,4 +1,4 @@
-"""Lets a run that was overtaken wait for the other run: two that keep taking over discard each other's work."""
+"""Lets a run wait for another run that took over its work; else two runs could keep discarding each other's work."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FIRST_PAUSE, POLL, PATIENCE = 0.5, 0.5, 20.0
 
 
 class GivingWay:
-    """Waits until the other run is done, each time at most twice as long, so that one of two runs finishes."""
+    """Waits for the other run, each time at most twice as long as before, so that one of two runs finishes."""
 
     def __init__(self) -> None:
         self._patience = PATIENCE
 
     def wait(self, is_busy: Callable[[], bool]) -> None:
-        """Return once *is_busy* is false, or after a limited time: the other run may be dead."""
+        """Return once *is_busy* returns False, or after a limited time, because the other run may have been killed."""
         time.sleep(FIRST_PAUSE * random.uniform(0.5, 1.5))
         until = time.monotonic() + self._patience
         self._patience *= 2

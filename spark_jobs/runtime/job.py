@@ -45,7 +45,7 @@ class HasExit(Protocol):
 
 
 def as_ours(error: Exception) -> MirroringError | None:
-    """Convert an error from outside our code into ours; None if it is a defect that developers have to fix."""
+    """Convert an error of a library into ours; None if the error is a defect that developers have to fix."""
     if not is_of_spark(error):
         return system_error(error)
     from spark_jobs.runtime.worker_tasks import workers_error
@@ -56,7 +56,8 @@ def as_ours(error: Exception) -> MirroringError | None:
 class Job(NamedTuple):
     """A job: its name, its work on a mirror, and its arguments after the mirror file.
 
-    Called, it is a program's entry point. The command line does the same *work* and prints its result for an operator.
+    A Job is called as the entry point of a program. The command line does the same *work* and prints the result for an
+    operator.
     """
 
     name: str
@@ -97,12 +98,12 @@ class Job(NamedTuple):
         return exit_of_result(result)
 
     def done(self, mirror: Mirror, ledger: Engine, arguments: argparse.Namespace) -> Any:
-        """Do the work and return its result."""
+        """Do the job's work and return its result."""
         return self.work(mirror, ledger, session_on_demand(mirror, self.name), arguments)
 
 
 def exit_of_result(result: Any) -> Exit:
-    """The exit code of a job with a result: its own, or by its stops and losses."""
+    """The exit code of a job: the result's property ``exit`` if it has one, else by the result's stops and losses."""
     if isinstance(result, HasExit):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

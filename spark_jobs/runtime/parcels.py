@@ -21,30 +21,31 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ParcelKey:
-    """The key of one job, with which only its own workers can read its tasks; it is sent in memory only.
+    """The encryption key of one job, with which only the job's own workers can read its tasks.
 
-    Spark stores tasks and large functions in a file, and shows plans on its page: none may contain a secret (S-04).
+    Spark stores tasks and large functions in files, and shows query plans on its web page, so none of them may contain
+    a secret in clear (S-04). The key itself is never in a file.
     """
 
     _key: bytes = field(default_factory=Fernet.generate_key, repr=False)
 
     def packed(self, value: Any) -> str:
-        """The encrypted value as text of letters, digits, ``-``, ``_`` and ``=``."""
+        """The encrypted value as a string of letters, digits, ``-``, ``_`` and ``=``."""
         return Fernet(self._key).encrypt(dumps(value)).decode()
 
     def unpacked(self, text: str) -> Any:
-        """Decrypt a value that was packed with this key."""
+        """Decrypt a value that :meth:`packed` encrypted with this key."""
         return pickle.loads(Fernet(self._key).decrypt(text))
 
     def called(self, function: str, task: str) -> Any:
-        """Call a packed function with a packed task."""
+        """Decrypt a function and a task, and call the function with the task."""
         return self.unpacked(function)(self.unpacked(task))
 
 
 def sealed_outcomes(
     spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> list[Result]:
-    """Run *function* for each task in Spark's workers, encrypted; returns the results in order."""
+    """Run *function* for each task in Spark's workers, sent encrypted; returns the results in the order of tasks."""
     key = ParcelKey()
     return outcomes(spark, description, key.called, key.packed(function), [key.packed(task) for task in tasks])
 
@@ -52,9 +53,10 @@ def sealed_outcomes(
 def sealed_frame(
     spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
 ) -> DataFrame:
-    """A lazy DataFrame with the rows that *work* yields for each task, encrypted; each task is a partition.
+    """A lazy DataFrame with the rows that *work* yields for each task; each task is a partition, sent encrypted.
 
-    The key differs each time, so that no two plans are equal: Spark could answer the later one from a cache.
+    The encryption key differs in each call. So no two query plans are equal, and Spark cannot answer a later one from a
+    cache.
     """
     key = ParcelKey()
 
@@ -67,7 +69,7 @@ def sealed_frame(
 
 
 def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
-    """Wrap *work* in a small encrypted function that workers can call, for rows that Spark itself reads."""
+    """Wrap *work* in an encrypted function that workers call with rows that Spark itself reads."""
     key = ParcelKey()
     parcel = sent_beside(spark, key.packed(work))
 

@@ -1,4 +1,4 @@
-"""Provides a job's Spark session: the running one, a new one with the needed settings, or one of a Connect server."""
+"""Provides a job's Spark session: the running session, a new session, or a session of a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ _JOINED = {
 
 
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
-    """The running session, or a new one.
+    """The running Spark session, or a new one.
 
-    Under ``spark-submit``, or if :data:`~open_mirroring.operate.spark_jars.SUBMITTED` announces options, master, memory
-    and jars are the submitted ones. :data:`~open_mirroring.operate.spark_jars.REMOTE` names a server of Spark Connect.
-    Otherwise it is local, with the fetched jars. Raises ``INSTALLATION_INCOMPLETE`` without Java or for a truncated
-    jar; ``UNREACHABLE`` when the server gives no session.
+    Under ``spark-submit``, or if the environment variable :data:`~open_mirroring.operate.spark_jars.SUBMITTED` is set,
+    the new session has the submitted master, memory and jars. If :data:`~open_mirroring.operate.spark_jars.REMOTE`
+    names a Spark Connect server, this server provides the session. In all other cases the session is local, with the
+    jars that ``open-mirroring jars`` downloaded. Raises ``INSTALLATION_INCOMPLETE`` without Java or for a truncated
+    jar; ``UNREACHABLE`` when the Spark Connect server provides no session.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

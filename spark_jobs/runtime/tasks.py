@@ -1,6 +1,7 @@
-"""Runs the tasks of a job: in its own process if they are small, else in Spark's workers.
+"""Runs the tasks of a job: in the job's own process if they are small, else in Spark's workers.
 
-Starting Spark takes seconds, and most runs find little. Both ways call the same function with the same tasks.
+Starting Spark takes seconds, and most runs have little to do. The job's own process and Spark's workers call the same
+function with the same tasks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class SessionOnDemand:
-    """Stands in for a Spark session and starts it on first use; work up to *most_without* bytes does not need it."""
+    """Stands in for a Spark session and starts it on first use; work of up to *most_without* bytes does not use it."""
 
     def __init__(self, name: str, most_without: int) -> None:
         self._name = name
@@ -53,19 +54,19 @@ class SessionOnDemand:
 
 
 def session_on_demand(mirror: Mirror, job: str) -> SparkSession:
-    """The session of a mirror's job, started on demand: work up to `spark.start_above` is done without it."""
+    """A session that starts for the first work above ``spark.start_above`` (bytes) in the mirror file."""
     return cast("SparkSession", SessionOnDemand(f"{mirror.name} {job}", mirror.spark.most_without_spark))
 
 
 def needs_spark(spark: SparkSession, size: int, own_processes: int = 0) -> bool:
-    """Whether work of about *size* bytes goes to Spark's workers instead of this process, or *own_processes*."""
+    """Whether work of about *size* bytes is done by Spark's workers, not by this process or *own_processes*."""
     return not isinstance(spark, SessionOnDemand) or size > spark.most_without * max(1, _HELPED * own_processes)
 
 
 def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int = 0, own_processes: int = 0) -> int:
     """The number of tasks for work of *size* bytes: *per_core* for each core of Spark.
 
-    Without Spark it is one, or *per_core* for each of *own_threads* or *own_processes*.
+    If the work is done without Spark, the number is one, or *per_core* for each of *own_threads* or *own_processes*.
     """
     if not needs_spark(spark, size, own_processes):
         return per_core * (own_threads or own_processes) or 1
@@ -90,9 +91,10 @@ def run_job(
 ) -> list[Result]:
     """Run *function* for each task; returns the results in order.
 
-    *tasks* are plain values, *size* is about how many bytes they read together. Results must be small, because rows
-    never cross between the JVM and Python. Without Spark, *own_threads* threads of this process run them, or
-    *own_processes* processes. Raises a task's own error unchanged, that of the first if several fail.
+    *tasks* are plain values, *size* is about how many bytes all tasks read together. Results must be small: tasks write
+    rows to files and return only file names and counts. Without Spark, *own_threads* threads of this process run the
+    tasks, or *own_processes* processes. Raises the error of a task unchanged, and the error of the first task if
+    several fail.
     """
     if not tasks:
         return []
@@ -117,7 +119,7 @@ def run_job(
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Whether Spark, or the connection to its JVM, raised an error."""
+    """Whether Spark, or the connection to its JVM, raised *error*."""
     if "pyspark" not in sys.modules:
         return False
     from py4j.protocol import Py4JError

@@ -1,7 +1,7 @@
-"""Runs one function over texts in Spark's workers, one partition each, in every kind of session.
+"""Runs one function for each of several strings in Spark's workers, in every kind of Spark session.
 
-A classic session runs an RDD, because the first DataFrame of a new JVM costs two seconds more. Spark Connect has
-neither RDDs nor a context, so there a DataFrame is used.
+Each string is one partition. A classic session (with its own JVM) runs an RDD, because the first DataFrame of a new JVM
+takes two seconds longer. A session of Spark Connect has neither RDDs nor a SparkContext, so a DataFrame is used there.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ _REPORT_SECONDS = 30.0
 
 
 def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
-    """The results of *work*, a small function, for each of the *tasks* (texts without a comma), in order.
+    """The results of *work*, a small function, for each of the *tasks* (strings without a comma), in order.
 
-    *description* is shown for the job; *shared* is what all tasks need. Raises ``INSTALLATION_INCOMPLETE``.
+    Spark's page shows *description* for the job; *shared* is a string that each call of *work* gets. Raises
+    ``INSTALLATION_INCOMPLETE`` if workers cannot run at all.
     """
     run = _by_rdd if is_classic(spark) else _by_frame
     try:
@@ -66,7 +67,7 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
 
 
 def workers_error(error: Exception) -> MirroringError | None:
-    """Our error if Spark's error shows that workers cannot run at all; None for any other."""
+    """Our error if Spark's error shows that workers cannot run at all; None for any other error of Spark."""
     text = str(error)
     for pattern, what in _UNFIT:
         if found := re.search(pattern, text):
@@ -83,14 +84,14 @@ def workers_error(error: Exception) -> MirroringError | None:
 
 
 def task_frame(spark: SparkSession, tasks: Sequence[str]) -> DataFrame:
-    """``id, task``: a row for each of the *tasks*, texts without a comma, each in its own partition."""
+    """A DataFrame ``id, task``: a row for each of *tasks* (strings without a comma), each in its own partition."""
     # A range with one number per task, mapped to its text: no shuffle, and no worker gets another one's text.
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     return numbers.select("id", F.split(F.lit(",".join(tasks)), ",")[F.col("id")].alias("task"))
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Whether the session has its own context and JVM; over Spark Connect it has none."""
+    """Whether the session has its own SparkContext and JVM; a session of Spark Connect has neither."""
     return getattr(spark, "sparkContext", None) is not None
 
 
@@ -103,12 +104,12 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def sent_beside(spark: SparkSession, text: str) -> str | Broadcast[str]:
-    """A text as a function sends it to workers: a large one as a broadcast, if the session has a context."""
+    """A string to be sent to workers: a large string as a broadcast, if the session has a SparkContext."""
     return spark.sparkContext.broadcast(text) if len(text) > _LARGE and is_classic(spark) else text
 
 
 def text_of(sent: str | Broadcast[str]) -> str:
-    """The text that was sent, in a worker."""
+    """The string that :func:`sent_beside` sent, read in a worker."""
     return sent.value if isinstance(sent, Broadcast) else sent
 
 
