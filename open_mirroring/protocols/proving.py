@@ -78,7 +78,7 @@ def add_sums(parts: Iterable[Mapping[int, CellSum]]) -> dict[int, CellSum]:
 
 
 def differing_cells(source: Mapping[int, CellSum], target: Mapping[int, CellSum]) -> list[int]:
-    """The cells whose rows differ between source and target, in order."""
+    """The numbers of the cells (groups of rows) whose sums differ between source and target, in order."""
     return sorted(cell for cell in source.keys() | target.keys() if source.get(cell) != target.get(cell))
 
 

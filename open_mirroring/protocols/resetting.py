@@ -125,7 +125,7 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """No further request. *waits_for* is the condition for a later run to continue; empty when the reset is over."""
+    """The run is done with the reset. *waits_for* is what a later run waits for; empty when the reset is over."""
 
     waits_for: str = ""
 

@@ -20,10 +20,10 @@ REFUSED_NEXT_STEP = (
 
 
 def ledger_of(mirror: Mirror) -> Engine:
-    """Open the mirror's ledger, migrate it, and add the tables that joined by a pattern to *mirror*.
+    """Open the mirror's ledger and migrate it. Add to *mirror* the tables that a pattern in the mirror file included.
 
-    The connections of the ledger stay open. Raises ``MIRROR_CLASH`` if the ledger recorded other places than the
-    mirror file names (G-175).
+    The connections of the ledger stay open. Raises ``MIRROR_CLASH`` if landing zone or change log in the mirror file
+    differ from those in the ledger (G-175).
     """
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)

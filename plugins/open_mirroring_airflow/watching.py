@@ -102,7 +102,7 @@ class SourceTrigger(BaseEventTrigger):
 
 
 class TopicTrigger(SourceTrigger):
-    """Watches the end offsets of topics, as readers see them: messages of open transactions come with their commit."""
+    """Watches the end offsets of topics; messages of a transaction count once it is committed."""
 
     def __init__(self, *, topics: list[str], **common: Any) -> None:
         super().__init__(**common)

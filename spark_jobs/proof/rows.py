@@ -184,7 +184,7 @@ class SumCells:
 
 @dataclass(frozen=True)
 class HashKeys:
-    """Hashes the rows of some cells (None: of all cells): the key, the complete row, and each column."""
+    """Hashes the key, the complete row and each column of rows in *cells*, groups of rows; None: of all rows."""
 
     shape: Shape
     cells: frozenset[int] | None

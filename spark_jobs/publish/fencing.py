@@ -34,7 +34,10 @@ class ZoneFence:
         self._store, self._ledger, self._mirror = store, ledger, mirror
 
     def claim(self) -> bool:
-        """Claim the zone. True if the ledger did not know the token: another ledger may have used the next numbers.
+        """Claim the landing zone by renaming its token, the empty object in `_publisher/`.
+
+        Returns True if this ledger has never recorded the token, as after a rebuild: files of an earlier ledger may
+        have the next numbers, so the caller looks for them.
 
         Raises ``LEDGER_BEHIND``, which stops the mirror, if another ledger has claimed the zone since this one did.
         """

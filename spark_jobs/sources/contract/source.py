@@ -275,9 +275,9 @@ class Transport(ABC):
         return None
 
     def counts_as_bound(self, name: str) -> bool:
-        """Whether messages of *name* are numbered in the unit of its ranges (offsets or bytes).
+        """Whether the messages of *name* (a file or a topic partition) are numbered by bytes or offsets, as ranges are.
 
-        Only then a message's place can be compared with the end of a range.
+        Only then the place of a message can be compared with the end of a range.
         """
         return False
 

@@ -278,9 +278,10 @@ def registry_schema(number: int, table: str, version: int, avro: str) -> SourceS
 
 
 def known_structure(schema: SourceSchema) -> Structure | Unfit:
-    """Reads back a structure from the ledger or the mirror file.
+    """Parses the structure of a table from *schema*, a record of the ledger or of the mirror file.
 
-    *schema* is what :attr:`Structure.announced` returned, or a writer schema or metadata message in the mirror file.
+    *schema* was made by :attr:`Structure.announced`, or contains an Avro schema or a metadata message under
+    `structures` in the mirror file.
     """
     try:
         record = json.loads(schema.document)
