@@ -131,11 +131,12 @@ _TABLE = (
         "The table's `_metadata.json` in the landing zone is missing, unreadable, or names other key columns.",
         "put back the `_metadata.json` with which the table was created. If Fabric created the target table with "
         f"the other key columns, {RESET}",
-        never="edit the key columns in place: updates and deletes would change the wrong rows"),
+        never="edit the key columns in `_metadata.json`: updates and deletes would change the wrong rows"),
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "The table's folder in the landing zone contains a file that this product did not write, or a link.",
         "find out who put the file there. Compare a numbered file with the file of the same number that Fabric has "
-        f"processed, then move the foreign file away. If Fabric has applied the foreign file, {RESET}",
+        f"processed: equal files show that Fabric applied the foreign file, and then {RESET}. If they differ, move the "
+        "foreign file away",
         never="delete a numbered file before you have compared it: Fabric keeps the file with the highest number on "
               "purpose"),
     _code("LEDGER_BEHIND", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
@@ -312,8 +313,8 @@ _TABLE = (
         f"@include_all_columns = 1 for the table at the source, and {RESET}",
         why_load="no change contains the other columns of a row", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("SWAP_POSSIBLE", _STOP, Lift.ITSELF,
-        "In one transaction one row left a key and one row took the key. If both are the same row, no row with that "
-        "key is left: this is unknown.",
+        "In one transaction a row got a key, and a row gave up the same key. If this was one row, no row has the key "
+        "now. Whether it was one row is unknown.",
         "update the row with that key at the source: set a column to itself. If there is no such row, insert one "
         f"and delete it. When that change is read, the stop ends by itself. Or {RESET} with an initial load that was "
         "made after the transaction"),
@@ -548,7 +549,8 @@ _TABLE = (
     _code("FILE_DAMAGED", _LETTER, Lift.LETTER,
         "A source file cannot be read to its end, or contradicts its metadata file.",
         "check whether the file is complete at the source. Deliver it again under a new name, with its metadata "
-        f"file if there is one; deliver a Capture file under its own name. If the table is stopped, then {_LIFT}. "
+        "file if there is one; deliver a file of Event Hubs Capture under its former name. If the table is stopped, "
+        f"then {_LIFT}. "
         "Changes that were read before are not applied twice", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("FILE_INCOMPLETE", _LETTER, Lift.LETTER,
         "A data file or its metadata file is missing or empty. The data file is read once both are complete.",
