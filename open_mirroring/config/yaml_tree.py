@@ -174,6 +174,6 @@ def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
     reason = re.sub(r"""(['"])(.*?)\1""", lambda m: m[0] if len(m[2]) < 2 or m[2][0] in "<\\" else "'…'", problem)
     next_step = (
         "correct the indentation (by spaces, no tabs), quotes, brackets or colons there (a space follows each); "
+        "text with special characters belongs in quotes"
     )
-    next_step += "text with special characters belongs in quotes"
     return (mark.line + 1 if mark else 1, f"the text is no YAML: {reason}", next_step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from open_mirroring.config.connections import KAFKA_FORM
@@ -81,25 +82,18 @@ _EVENT_HUBS = {
 
 def get_provider_info() -> dict[str, Any]:
     """The provider's metadata for Airflow; the entry point ``apache_airflow_provider`` names this function."""
+    of_entra = partial(
+        _type,
+        hidden=["host", "port", "schema", "extra"],
+        labels={"login": "Client ID", "password": "Client secret"},
+    )
     return {
         "package-name": "open-mirroring",
         "name": "Open Mirroring",
         "description": "Change data into a Microsoft Fabric open mirrored database, with Spark and a ledger.",
         "connection-types": [
-            _type(
-                CONNECTION_TYPE,
-                "OneLake",
-                _ONELAKE,
-                hidden=["host", "port", "schema", "extra"],
-                labels={"login": "Client ID", "password": "Client secret"},
-            ),
-            _type(
-                FABRIC_SPARK,
-                "Fabric Spark",
-                _FABRIC_SPARK,
-                hidden=["host", "port", "schema", "extra"],
-                labels={"login": "Client ID", "password": "Client secret"},
-            ),
+            of_entra(CONNECTION_TYPE, "OneLake", _ONELAKE),
+            of_entra(FABRIC_SPARK, "Fabric Spark", _FABRIC_SPARK),
             _type(KAFKA_FORM, "Kafka", _KAFKA, hidden=["schema"], labels={"host": "Servers"}),
             _type(
                 "event_hubs",

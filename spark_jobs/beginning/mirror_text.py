@@ -84,7 +84,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
 def write_file(file: Path, text: str, before: str | None) -> None:
     """Replace a file's content *before* (None: no file) by *text* in one step.
 
-    Raises ``ARGUMENT_INVALID`` if the content is no longer *before*: somebody else changed the file.
+    Raises ``ARGUMENT_INVALID`` if the content is no longer *before*: another program changed the file.
     """
     place = Path(os.path.realpath(file))
     place.parent.mkdir(parents=True, exist_ok=True)

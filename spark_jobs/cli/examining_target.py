@@ -150,7 +150,7 @@ def _tables(mirror: Mirror) -> list[TableThere]:
 def _there(source: str, finding: Finding, now: datetime, *, has_old: bool) -> TableThere:
     target: Any = finding.evidence.get("target") or {}
     synced, waits = _moment(target.get("last_sync")), finding.backlog
-    state = _told(finding, str(target.get("state", "")))
+    state = _shown_at_once(finding, str(target.get("state", "")))
     if state is None:
         state = _WELL if target else _UNLOOKED
         if waits.oldest is not None and now - waits.oldest > _USUAL:
@@ -161,8 +161,8 @@ def _there(source: str, finding: Finding, now: datetime, *, has_old: bool) -> Ta
     return TableThere(source, state, waits, said.strip("'\""), rows, total, synced)
 
 
-def _told(finding: Finding, said: str) -> str | None:
-    """The state that the service or the folder shows at once; None if only time can tell."""
+def _shown_at_once(finding: Finding, said: str) -> str | None:
+    """The state that the service or the folder shows at once; None if it takes time to see."""
     also: Any = finding.evidence.get("also", ())
     codes = {finding.code, *also}
     if said in (TargetState.FAILED.value, TargetState.STOPPED.value):

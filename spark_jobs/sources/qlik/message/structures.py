@@ -217,7 +217,7 @@ def read_announcement(record: Any, topic: str) -> Structure:
 def announced_table(record: Any) -> str | None:
     """The table that a metadata message names, even if the rest of the message is not valid.
 
-    None if schema or table name contain a period, because the two could not be told apart.
+    None if schema or table name contain a period, because nothing would separate the two.
     """
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
     schema, table = (lineage.get(name) if isinstance(lineage, Mapping) else None for name in ("schema", "table"))
