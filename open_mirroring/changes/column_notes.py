@@ -103,8 +103,9 @@ class ColumnNote(NamedTuple):
                 "change; a reset with an initial load loads what the source has"
             )
         return (
-            f"{names}: rows that have not changed since then may differ from the source: by a default, a new type, or "
-            "for a key by a swap with an equal row; run `open-mirroring prove` to check, or reload the table"
+            f"{names}: rows that have not changed since then may differ from the source. The source sends no change "
+            "if a new column has a default, a new type alters values, or two equal rows exchange their keys. "
+            "Run `open-mirroring prove` to compare the rows, or reset the table with an initial load"
         )
 
 
