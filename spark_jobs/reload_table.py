@@ -75,7 +75,7 @@ class Reloaded(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The exit code: "on hold" if the reset waits for the next run, else by the table's stop and losses."""
+        """The exit code: that of a stop if a table is stopped, else "on hold" if the reset waits, else by losses."""
         if self.waits_for and not self.stopped:
             return Exit.ON_HOLD
         return exit_of_report(self.stopped, self.losses)

@@ -78,8 +78,8 @@ def position_order(epoch: int, text: str) -> str:
     """The position ``epoch:text`` as a string that sorts over all streams of a table.
 
     *text* is a position inside its stream, or only the beginning of a position. A beginning ``major`` sorts below every
-    change of its transaction and above all changes of earlier transactions. A beginning ``major:minor`` of a
-    transaction's first change sorts in the same place (K-80).
+    change of its transaction and above all changes of earlier transactions. So does the beginning ``major:minor`` of
+    the first change of a transaction (K-80).
     """
     return f"{epoch:0{_ORDINAL_DIGITS}d}:{text}"
 

@@ -472,7 +472,7 @@ SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
 
 
 def check_complete_position(source: AnySource) -> None:
-    """Refuse a source that never shows up to where no older change can arrive.
+    """Refuse a source without a complete position (the position below which no older change can arrive).
 
     The setting `consistency: transaction` publishes a transaction only when no older change can arrive (C-34, C-88,
     K-80, T-80).

@@ -1,7 +1,7 @@
 """Records in the ledger what a completed batch of the change log contains.
 
-The records are: changes by table, split messages that are still incomplete, table structures that the source announced,
-and dead letters. A table is stopped here if one of these records requires it.
+Among these records are changes by table, split messages that are still incomplete, announced table structures, streams,
+column lists and dead letters. A record may stop a table, and may end a stop whose cause is gone.
 """
 
 from __future__ import annotations

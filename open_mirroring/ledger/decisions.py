@@ -186,9 +186,9 @@ def accept_schema(
 ) -> OpenStop | None:
     """Record that columns were dropped at the source, or that one was renamed. Returns the stop that ended, or None.
 
-    The decision applies to all changes logged until now (G-60). After a rename the table stays stopped until a reset,
-    because unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` if the newest changes still
-    contain one of the columns.
+    The decision applies to all changes logged until now; if a column came back, up to the last change without it
+    (G-60). After a rename the table stays stopped until a reset, because unchanged rows have their values under the old
+    name. Raises ``ARGUMENT_INVALID`` if no change lacks a column that earlier changes contain.
     """
     named = ", ".join(columns)
 

@@ -60,7 +60,10 @@ class LoadPlan:
         return len(self.done) == len(self.chunks)
 
     def having(self, shortest: Mapping[str, int], done: Iterable[int] = ()) -> LoadPlan:
-        """Copy the plan, with the *shortest* values of more chunks (G-86) and the chunks *done* marked as published."""
+        """Copy the plan, with what more chunks contain, and with the chunks *done* marked as published.
+
+        *shortest* has the length in bytes of the shortest value by column; of two lengths the smaller counts (G-86).
+        """
         least = {name: min(length, self.shortest.get(name, length)) for name, length in shortest.items()}
         return replace(self, shortest={**self.shortest, **least}, done=self.done.union(done))
 

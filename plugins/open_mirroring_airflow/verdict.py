@@ -1,4 +1,4 @@
-"""The last task of a run: reports the state of every table, and fails the run if a table needs attention."""
+"""The last task of a run: reports the state of every table. It fails if a table needs attention or a task failed."""
 
 from __future__ import annotations
 

@@ -126,7 +126,11 @@ def _reduced(side: Target, shape: Shape, schema: pa.Schema) -> Iterator[pa.Recor
 
 
 class WrongKeys(NamedTuple):
-    """The kind of contradiction of each wrong key, the keys with unpublished changes, and messages about them."""
+    """The keys whose history contradicts itself or the mirrored table.
+
+    *kinds* has the kind of contradiction by key. *moving* has keys that cannot be judged yet, because they have
+    unpublished changes. *reasons* are sentences with the number of wrong keys of each cause.
+    """
 
     kinds: Mapping[str, str]
     moving: pa.Table

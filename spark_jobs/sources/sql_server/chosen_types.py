@@ -187,8 +187,9 @@ def is_spelled_alike(one: str, other: str) -> bool:
 def spelled_as_streamed(columns: Sequence[LoadColumn], streamed: Mapping[str, str]) -> tuple[LoadColumn, ...]:
     """Columns of an initial load from a database, read so that text has the spelling of changes (G-114).
 
-    *streamed* are the types of columns in changes. A column that lands as text is read by its type in *streamed* if
-    the two types differ in digits only.
+    *streamed* has the SQL types of columns in change events. A column that lands as text, and that changes would spell
+    differently, gets its type in *streamed*. It does so if both types have one name (such as `decimal`), both are
+    date-times without offset, or the column's own type is a text.
     """
     return tuple(_as_streamed(column, streamed.get(column.name)) for column in columns)
 

@@ -38,7 +38,10 @@ _MOST_IDS = 1000
 
 
 class FastQlikMessages:
-    """Reads messages from blocks. It caches the ids it has seen, so use one instance for many blocks."""
+    """Reads Qlik messages from blocks of messages.
+
+    It remembers the structure of each schema id that it has seen, so use one instance for many blocks.
+    """
 
     def __init__(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema], settings: QlikMessageSettings

@@ -280,8 +280,9 @@ def registry_schema(number: int, table: str, version: int, avro: str) -> SourceS
 def known_structure(schema: SourceSchema) -> Structure | Unfit:
     """Parses the structure of a table from *schema*, a record of the ledger or of the mirror file.
 
-    *schema* was made by :attr:`Structure.announced`, or contains an Avro schema or a metadata message under
-    `structures` in the mirror file.
+    A record of the ledger contains an announced structure or a schema of a schema registry. A record of the mirror file
+    contains an Avro schema or a metadata message, from the setting `structures`. The result is Unfit if the schema of a
+    registry describes no change messages.
     """
     try:
         record = json.loads(schema.document)
