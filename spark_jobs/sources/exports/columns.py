@@ -7,8 +7,8 @@ zone are read as UTC.
 
 from __future__ import annotations
 
-import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -20,7 +20,6 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, texts_as
 from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
-from spark_jobs.sources.sql_server.column_casts import matches
 from spark_jobs.sources.sql_server.type_text import (
     INTEGERS,
     SECOND_DIGITS,
@@ -51,8 +50,7 @@ _BY_ARROW = {
     pa.date32(): "date",
     pa.date64(): "date",
 }
-_GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
-_IN_BRACES = re.compile(rf"\{{{_GUID.pattern}\}}")
+_GUID = "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
 _HOLDS = {
     "int": {"bool", "decimal", "float"},
     "float": {"bool", "int", "decimal"},
@@ -141,6 +139,18 @@ def _held(kind: pa.DataType) -> list[str]:
     return [*clock, *digits]
 
 
+def land_rows(
+    batch: pa.RecordBatch, columns: Sequence[LoadColumn], schema: pa.Schema
+) -> tuple[pa.Table, Failure | None]:
+    """Converts a batch to *schema*; returns also why the first row that does not fit fails, None if all rows fit."""
+    bad: dict[int, Failure] = {}
+    arrays = [
+        land_column(values, column, field, bad)
+        for values, column, field in zip(batch.columns, columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema), bad[min(bad)] if bad else None
+
+
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
     """Converts exported values to the type of *field*; adds the ones that do not fit to *bad*, by index."""
     array = _plain(values)
@@ -178,10 +188,11 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
         _note_where(pc.invert(pc.is_finite(landed)), column, "is not a finite number", bad)
     if column.sql_type is not None:
         _check_sql_type(landed, column, bad)
-    if not field.nullable:
-        _check_key(landed, column, bad)
-    elif column.sql_type is None and pa.types.is_string(landed.type):
-        _check_guids(landed, column, bad)
+    elif pa.types.is_string(landed.type):
+        _check_guids(landed, column, is_key=not field.nullable, bad=bad)
+    if not field.nullable and landed.null_count:
+        at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
+        bad.setdefault(at, Failure(at, "KEY_INVALID", f"the key column {column.name!r} is NULL"))
     return landed
 
 
@@ -322,36 +333,23 @@ def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
             return
 
 
-def _check_guids(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Refuse guids in small letters or braces, where all texts are guids: the stream may spell them in capitals."""
-    texts = landed.drop_null()
-    if len(texts) and matches(texts, rf"^(?:{_GUID.pattern}|{_IN_BRACES.pattern})$"):
+def _check_guids(landed: pa.Array, column: LoadColumn, *, is_key: bool, bad: dict[int, Failure]) -> None:
+    """Refuse guids in small letters or braces, in a key or where all texts are guids: the stream has capitals."""
+    guids = pc.match_substring_regex(landed, rf"^(?:{_GUID}|\{{{_GUID}\}})$")
+    if is_key or pc.all(guids).as_py():
         other = pc.or_(pc.not_equal(landed, pc.ascii_upper(landed)), pc.starts_with(landed, "{"))
-        _note_where(other, column, _GUID_SPELLED, bad, code="VALUE_INVALID")
+        _note_where(pc.and_(guids, other), column, _GUID_SPELLED, bad)
 
 
-def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    if landed.null_count:
-        at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
-        bad.setdefault(at, Failure(at, "KEY_INVALID", f"the key column {column.name!r} is NULL"))
-    if column.sql_type is None and pa.types.is_string(landed.type):
-        for at, text in enumerate(landed.to_pylist()):
-            if text is not None and (_IN_BRACES.fullmatch(text) or (_GUID.fullmatch(text) and text != text.upper())):
-                _note(at, column, _GUID_SPELLED, bad, code="VALUE_INVALID")
-                return
-
-
-def _note_where(
-    found: pa.Array, column: LoadColumn, reason: str, bad: dict[int, Failure], code: str = "VALUE_INVALID"
-) -> None:
+def _note_where(found: pa.Array, column: LoadColumn, reason: str, bad: dict[int, Failure]) -> None:
     at = pc.index(found, pa.scalar(True)).as_py()
     if at >= 0:
-        _note(at, column, reason, bad, code)
+        _note(at, column, reason, bad)
 
 
-def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure], code: str = "VALUE_INVALID") -> None:
+def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure]) -> None:
     kind = f" ({column.sql_type})" if column.sql_type else ""
-    bad.setdefault(at, Failure(at, code, f"column {column.name!r}{kind}: {reason}"))
+    bad.setdefault(at, Failure(at, "VALUE_INVALID", f"column {column.name!r}{kind}: {reason}"))
 
 
 def _unsupported(name: str, what: str, next_step: str) -> TerminalError:

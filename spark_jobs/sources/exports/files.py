@@ -26,7 +26,7 @@ from open_mirroring.source_places.source_folders import files_below, is_in_hidde
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.decoded import Refusal
-from spark_jobs.sources.exports.columns import land_column, landing_column
+from spark_jobs.sources.exports.columns import land_rows, landing_column
 from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
 from spark_jobs.sources.qlik.data_files import is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
@@ -260,20 +260,15 @@ class ExportRows:
                 yield batch.select(found).rename_columns([*names])
 
     def _typed(self, batch: pa.RecordBatch) -> pa.Table:
-        bad: dict[int, Failure] = {}
-        arrays = [
-            land_column(values, column, field, bad)
-            for values, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
-        ]
-        if bad:
-            first = bad[min(bad)]
+        table, first = land_rows(batch, self._columns, self._schema)
+        if first is not None:
             if self._export.format == "csv":
                 texts = [values[first.index].as_py() for values in batch.columns]
                 if any(f"{text!r} " in first.reason for text in texts if text is not None and text.upper() in _NULLS):
                     why = "; NULL is an empty field without quotes in a CSV export: export it so"
                     first = replace(first, reason=first.reason + why)
             raise refused(first, self.place(self._read + first.index))
-        return pa.Table.from_arrays(arrays, schema=self._schema)
+        return table
 
 
 def refused(failure: Failure, where: str) -> TerminalError:

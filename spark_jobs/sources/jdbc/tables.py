@@ -15,7 +15,6 @@ from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from open_mirroring.changes.column_choice import ColumnChoice
@@ -26,7 +25,7 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn
-from spark_jobs.sources.exports.columns import land_column
+from spark_jobs.sources.exports.columns import land_rows
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import (
     BoundKind,
@@ -43,7 +42,6 @@ from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
 from spark_jobs.sources.jdbc.pushdown import spelled_for
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
-from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import converter
 
 if TYPE_CHECKING:
@@ -437,16 +435,10 @@ class JdbcRows:
 
     def __iter__(self) -> Iterator[pa.Table]:
         for batch in self._batches:
-            index = pa.array(np.arange(batch.num_rows))
-            bad: dict[int, Failure] = {}
-            arrays = [
-                _typed(values, column, field, index, bad)
-                for values, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
-            ]
-            if bad:
-                first = bad[min(bad)]
+            table, first = land_rows(batch, self._columns, self._schema)
+            if first is not None:
                 raise refused(first, self.place(self._read + first.index))
-            yield pa.Table.from_arrays(arrays, schema=self._schema)
+            yield table
             self._read += batch.num_rows
 
     def place(self, row: int) -> str:
@@ -459,12 +451,6 @@ def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:
         raise TerminalError(error.code, f"column {name!r}: {error.what}", next_step=error.next_step) from error
-
-
-def _typed(values: pa.Array, column: LoadColumn, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return typed_column(values.cast(pa.string()), column.sql_type or "", field, index, bad)
-    return land_column(values, column, field, bad)
 
 
 def _bound_kind(sql_type: str) -> BoundKind | None:
