@@ -30,8 +30,7 @@ from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns
 from open_mirroring.ledger.load_ledger import HandOver, LoadLedger, LoadPlan
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
-from spark_jobs.load.task import duplicate_key
-from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.load.task import duplicate_key, find_duplicate
 from spark_jobs.publish.table_columns import landing_of
 from spark_jobs.sources.exports.files import (
     Export,

@@ -19,7 +19,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn
-from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.load.task import find_duplicate
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.exports.files import Export, export_columns
 from spark_jobs.sources.sql_server.type_text import landing_type
