@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
+from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, TEXTS, read_type
 
 Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
 """Converts texts, given source type and wanted type, to a column; None if the result is not certain."""
@@ -31,17 +31,17 @@ def matches(texts: pa.Array, pattern: str) -> bool:
 
 
 def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    length = sql_type.partition("(")[2].rstrip(") ")
-    name = sql_type.partition("(")[0].strip().casefold()
-    if name == "uniqueidentifier":
+    parsed = read_type(sql_type)
+    if parsed.name == "uniqueidentifier":
         return pc.ascii_upper(texts) if matches(texts, _GUID) else None
-    if name not in ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"):
+    if parsed.name not in TEXTS:
         return None
-    if length in ("", "max"):
-        return texts if length == "max" else None
+    length = 128 if parsed.name == "sysname" else parsed.length
+    if length is None or length == -1:
+        return texts
     # A text has at most as many characters as UTF-8 bytes, in any unit of the declared length.
     longest = pc.max(pc.binary_length(texts)).as_py()
-    return texts if longest is None or (length.isdigit() and longest <= int(length)) else None
+    return texts if longest is None or longest <= length else None
 
 
 def _guarded(pattern: str, prepare: Callable[[pa.Array], pa.Array] = lambda texts: texts) -> Cast:

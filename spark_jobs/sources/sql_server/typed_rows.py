@@ -250,16 +250,7 @@ def _is_exact(kind: pa.DataType) -> bool:
 
 def _fitting(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     (lands,) = (column.type for column in landing_columns(pa.schema([field])))
-    fit = number_reader(lands)
-    values: list[Any] = []
-    for at, value in enumerate(array.to_pylist()):
-        try:
-            values.append(None if value is None else fit(value))
-        except ValueError as error:
-            values.append(None)
-            row, reason = index[at].as_py(), f"column {field.name!r} ({sql_type} as {lands}): {error}"
-            bad.setdefault(row, Failure(row, "VALUE_INVALID", reason))
-    return pa.array(values, field.type)
+    return _one_by_one(array, number_reader(lands), f"{sql_type} as {lands}", field, index, bad)
 
 
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
@@ -269,12 +260,18 @@ def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, b
     else:
         is_key_text = not field.nullable and pa.types.is_string(field.type)
         read = key_converter(sql_type) if is_key_text else converter(sql_type)
+    return _one_by_one(texts, read, sql_type, field, index, bad)
+
+
+def _one_by_one(
+    given: pa.Array, read: Callable[[Any], Any], types: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
+) -> pa.Array:
     values: list[Any] = []
-    for at, text in enumerate(texts.to_pylist()):
+    for at, value in enumerate(given.to_pylist()):
         try:
-            values.append(None if text is None else read(text))
+            values.append(None if value is None else read(value))
         except ValueError as error:
             values.append(None)
             row = index[at].as_py()
-            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({sql_type}): {error}"))
+            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({types}): {error}"))
     return pa.array(values, field.type)
