@@ -33,9 +33,8 @@ from open_mirroring.landing_zone.schema import LandingColumn, landed
 from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
-from spark_jobs.sources.sql_server.extra_columns import loaded_extra
-from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 from spark_jobs.sources.sql_server.row_filters import matching
+from spark_jobs.sources.sql_server.target_columns import landed_rows, loaded_extra
 from spark_jobs.sources.sql_server.types import filled_length
 
 _MEMORY_FOR_KEYS = "512MB"

@@ -37,8 +37,8 @@ from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file
 from spark_jobs.sources.jdbc.dialects import Keys, Range
 from spark_jobs.sources.jdbc.tables import Cut, JdbcRows, JdbcTable, KeyColumns, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
-from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 from spark_jobs.sources.sql_server.row_filters import matching_rows, refuse_undecided
+from spark_jobs.sources.sql_server.target_columns import hashed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,9 +37,9 @@ from spark_jobs.sources.jdbc.dialects import (
     database_error,
     dialect_of,
     ranges,
+    spelled_for,
 )
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
-from spark_jobs.sources.jdbc.pushdown import spelled_for
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.types import converter
@@ -149,7 +149,7 @@ class JdbcTable:
         except TerminalError:
             # A NUMERIC without precision has the digits that the mirror file gives (G-110).
             chosen_type = chosen_digits(str(column["data_type"]), chosen)
-            if chosen_type is None and chosen == "string" and self._dialect.has_text(str(column["data_type"])):
+            if chosen_type is None and chosen == "string" and column["data_type"] != "numeric":
                 return "nvarchar(max)"
             if chosen_type is None:
                 raise
