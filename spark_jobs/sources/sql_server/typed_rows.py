@@ -70,8 +70,10 @@ def type_rows(
     deletes = pc.and_(deletes, changes["row"].combine_chunks().is_null())
     gone = index.filter(deletes)
     if len(gone):
+        # A key's canonical text is in its type's spelling, so the current type reads it.
+        values = key_columns(changes["key"].filter(deletes).combine_chunks(), keys)
         known = key_types(columns, keys, types)
-        pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, known, failures))
+        pieces.append(_typed(values, known, RowMarker.DELETE, gone, schema, failures))
     if len(gone) < len(index):
         upserts = pc.invert(deletes)
         index, texts = index.filter(upserts), changes["row"].filter(upserts).combine_chunks()
@@ -83,7 +85,11 @@ def type_rows(
                 continue
             whole = rows == len(index)
             some, places = (texts, index) if whole else (texts.filter(chosen), index.filter(chosen))
-            pieces.append(_upserts(some, places, text, schema, keys, failures))
+            source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(text)}
+            wanted = [name for name in schema.names if name in source_types]
+            values = (_read_each if len(some) < _ROW_BY_ROW_BELOW else _read_together)(some, wanted)
+            marker = RowMarker.UPSERT if keys else RowMarker.INSERT
+            pieces.append(_typed(values, source_types, marker, places, schema, failures))
     rows = pa.concat_tables([schema.empty_table(), *(rows for rows, _ in pieces)])
     places = pa.concat_arrays([pa.array([], pa.int64()), *(places for _, places in pieces)])
     return Typed(rows, places, failures)
@@ -102,49 +108,28 @@ def key_types(columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapp
     return landed | {name: type_of_key_text(types[name]) for name in own}
 
 
-def _upserts(
-    texts: pa.Array,
-    index: pa.Array,
-    cols: str,
-    schema: pa.Schema,
-    keys: Sequence[str],
-    failures: list[Failure],
-) -> tuple[pa.Table, pa.Array]:
-    source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
-    wanted = [field.name for field in schema if field.name in source_types]
-    read = _read_each if len(texts) < _ROW_BY_ROW_BELOW else _read_together
-    values = read(texts, wanted)
-    bad: dict[int, Failure] = {}
-    arrays: list[pa.Array] = []
-    for field in list(schema)[:-1]:
-        if field.name not in source_types:
-            arrays.append(pa.nulls(len(texts), field.type))
-            continue
-        arrays.append(typed_column(values[field.name], source_types[field.name], field, index, bad))
-    marker = RowMarker.UPSERT if keys else RowMarker.INSERT
-    arrays.append(pa.repeat(pa.scalar(int(marker), pa.int32()), len(texts)))
-    return _without(arrays, schema, index, bad, failures)
-
-
-def _deletes(
-    texts: pa.ChunkedArray,
-    index: pa.Array,
-    schema: pa.Schema,
-    keys: Sequence[str],
+def _typed(
+    values: Mapping[str, pa.Array],
     types: Mapping[str, str],
+    marker: RowMarker,
+    index: pa.Array,
+    schema: pa.Schema,
     failures: list[Failure],
 ) -> tuple[pa.Table, pa.Array]:
-    # A key's canonical text is in its type's spelling, so the current type reads it.
-    by_key = key_columns(texts.combine_chunks(), keys)
+    """Type the strings in *values* by *types*; columns without strings are NULL. Leaves out the rows that fail."""
     bad: dict[int, Failure] = {}
     arrays = [
-        typed_column(by_key[field.name], types[field.name], field, index, bad)
-        if field.name in by_key
+        typed_column(values[field.name], types[field.name], field, index, bad)
+        if field.name in values
         else pa.nulls(len(index), field.type)
         for field in list(schema)[:-1]
     ]
-    arrays.append(pa.repeat(pa.scalar(int(RowMarker.DELETE), pa.int32()), len(index)))
-    return _without(arrays, schema, index, bad, failures)
+    arrays.append(pa.repeat(pa.scalar(int(marker), pa.int32()), len(index)))
+    if bad:
+        failures.extend(bad.values())
+        good = pc.invert(pc.is_in(index, pa.array(list(bad), pa.int64())))
+        arrays, index = [array.filter(good) for array in arrays], index.filter(good)
+    return pa.Table.from_arrays(arrays, schema=schema), index
 
 
 def key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
@@ -153,16 +138,6 @@ def key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
         return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
     values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
     return {name: pa.array([row[at] for row in values], pa.string()) for at, name in enumerate(keys)}
-
-
-def _without(
-    arrays: list[pa.Array], schema: pa.Schema, index: pa.Array, bad: Mapping[int, Failure], failures: list[Failure]
-) -> tuple[pa.Table, pa.Array]:
-    if bad:
-        failures.extend(bad.values())
-        good = pc.invert(pc.is_in(index, pa.array(list(bad), pa.int64())))
-        arrays, index = [array.filter(good) for array in arrays], index.filter(good)
-    return pa.Table.from_arrays(arrays, schema=schema), index
 
 
 def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
