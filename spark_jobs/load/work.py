@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -132,13 +131,13 @@ class LoadWork:
         try:
             name, where = split_source_name(load.table or one.table.source), one.table.row_filter
             source = JdbcTable(self._spark, load.connection, name, where)
-            answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
+            chunks = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
             # Checked after reading: changes that are logged at this time may be in the rows.
             logged = self._reader.highest(one.state.source, self._reader.mirror().committed)
             refuse_handed_over(one.table, one.state.row.generation, max(logged.values(), default=None))
         except MirroringError as error:
             return [LoadedChunk(one.chunks[0], error=error)]
-        return [pickle.loads(answer) for answer in answers]
+        return chunks
 
     def _target(self, one: _Intended) -> LoadTarget:
         state, intent = one.state, one.intent
@@ -225,13 +224,13 @@ class _Intended(NamedTuple):
 
 def _jdbc_work(
     zone: ZoneAddress, salt: Salt | None, source: str, chunks: Sequence[int], target: LoadTarget
-) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+) -> Callable[[int, Iterable[pa.RecordBatch]], LoadedChunk]:
     """The function that stages a chunk in a worker. It refers to plain values only, so that it can be sent there."""
 
-    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> LoadedChunk:
         chunk = chunks[part]
         rows = JdbcRows(batches, target.columns, target.schema, f"{source}, chunk {chunk + 1}")
-        return pickle.dumps(load_chunk(zone, salt, chunk, rows, target))
+        return load_chunk(zone, salt, chunk, rows, target)
 
     return work
 

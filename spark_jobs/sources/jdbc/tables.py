@@ -6,6 +6,7 @@ is passed to the driver as a property, so it is in no plan, log or error.
 
 from __future__ import annotations
 
+import pickle
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -155,10 +156,6 @@ class JdbcTable:
                 raise
             return chosen_type
 
-    def catalog(self) -> Sequence[Mapping[str, Any]]:
-        """The columns of every table that the login may see, one row each."""
-        return self._query("reading its catalog", self._dialect.catalog_query())
-
     def size(self) -> int:
         """Estimates the work of reading the table, in bytes of messages; ``sys.maxsize`` if its size is unknown."""
         query = self._dialect.size_query(*self._name)
@@ -197,9 +194,9 @@ class JdbcTable:
         columns: Sequence[LoadColumn],
         split: Cut,
         parts: Sequence[Range | Keys],
-        work: Callable[[int, Iterable[pa.RecordBatch]], Any],
+        work: Callable[[int, Iterable[pa.RecordBatch]], Answer],
         pace: Pace,
-    ) -> list[Any]:
+    ) -> list[Answer]:
         """Runs *work* over the rows of each part, one task for each part. Returns the results in the order of *parts*.
 
         *parts* are ranges or keys of *split*. *work* gets the index of a part and the part's batches, from which it
@@ -209,14 +206,14 @@ class JdbcTable:
         at_once, each = self._at_once(len(parts), pace, size)
         # No more tasks than connections are allowed: how many cores there are is the cluster's affair.
         step = len(parts) if pace.connections is None else at_once
-        found: list[Any] = []
+        found: list[Answer] = []
         connection, name = self._connection, self._name
 
-        def read_part(task: tuple[int, str]) -> Any:
+        def read_part(task: tuple[int, str]) -> Answer:
             part, query = task
             return work(part, paced(rows_of(connection, query, name), each))
 
-        def read_texts(first: int, part: int, batches: Iterable[pa.RecordBatch]) -> Any:
+        def read_texts(first: int, part: int, batches: Iterable[pa.RecordBatch]) -> Answer:
             return work(first + part, paced(batches, each))
 
         for first in range(0, len(parts), step):
@@ -239,11 +236,11 @@ class JdbcTable:
         return at_once, pace.share(min(at_once, cores))
 
     def answers(
-        self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
-    ) -> list[bytes]:
+        self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], Answer], partitions: int
+    ) -> list[Answer]:
         """Runs *work* over each partition of a DataFrame in Spark's workers. Returns the results in order.
 
-        *rows* creates the DataFrame.
+        *rows* creates the DataFrame. Raises the error of a partition unchanged.
         """
         from spark_jobs.runtime.parcels import sealed
 
@@ -254,15 +251,22 @@ class JdbcTable:
 
             context = TaskContext.get()
             part = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pylist([{"part": part, "answer": own(part, batches)}], _ANSWER)
+            try:
+                found: Answer | MirroringError = own(part, batches)
+            except MirroringError as error:
+                found = error
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": pickle.dumps(found)}], _ANSWER)
 
         def run() -> list[Row]:
             return rows().mapInArrow(answer, "part int, answer binary").collect()
 
-        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
+        answers = {line["part"]: pickle.loads(line["answer"]) for line in self.asked("reading its rows", run)}
         if sorted(answers) != list(range(partitions)):
             what = f"{len(answers)} of {partitions} partitions answered"
             raise TransientError("UNREACHABLE", what, next_step="run again")
+        for answer in answers.values():
+            if isinstance(answer, MirroringError):
+                raise answer
         return [answers[part] for part in range(partitions)]
 
     def frame(
@@ -410,7 +414,9 @@ def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
     dialect = dialect_of(resolved)
     lines: Any = ask(resolved, dialect.catalog_query()) if dialect.copies else None
     if lines is None:
-        lines = JdbcTable(spark(), connection, SourceName("", "")).catalog()
+        lines = JdbcTable(spark(), connection, SourceName("", ""))._query(
+            "reading its catalog", dialect.catalog_query()
+        )
     lines = sorted(lines, key=lambda line: (line["schema"], line["table"], line["place"]))
     for (schema, table), group in groupby(lines, key=lambda line: (line["schema"], line["table"])):
         columns = list(group)
