@@ -37,7 +37,7 @@ from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file
 from spark_jobs.sources.jdbc.dialects import Keys, Range
 from spark_jobs.sources.jdbc.tables import Cut, JdbcRows, JdbcTable, KeyColumns, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
-from spark_jobs.sources.sql_server.row_filters import matching_rows, refuse_undecided
+from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
 from spark_jobs.sources.sql_server.target_columns import hashed_rows
 
 if TYPE_CHECKING:
@@ -238,8 +238,9 @@ def source_side(
     source = _read_source(spark, mirror, table, chosen, gone, streamed, borders)
     if table.row_filter is None:
         return source
-    refuse_undecided(table.row_filter, [column.name for column in source.columns])
-    return ChangedSource(source, partial(matching_rows, where=table.row_filter))
+    where = table.row_filter
+    refuse_undecided(where, [column.name for column in source.columns])
+    return ChangedSource(source, lambda rows: rows.filter(matching(rows, where)))
 
 
 def _read_source(

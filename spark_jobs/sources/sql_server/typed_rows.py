@@ -178,7 +178,7 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
     if array is None:
         array = _exactly(texts, sql_type, own, index, bad)
     if own.type != field.type:
-        array = landed_otherwise(array, sql_type, field, index, bad)
+        array = _as_field(array, sql_type, field, index, bad)
     _note_null_keys(array, field, index, bad)
     return array
 
@@ -195,14 +195,7 @@ def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict
             bad.setdefault(row, Failure(row, "KEY_INVALID", f"the key column {field.name!r} is NULL"))
 
 
-def landed_otherwise(
-    array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
-) -> pa.Array:
-    """Typed values converted to the type of *field*, which is not the landing type of *sql_type*.
-
-    The type of *field* is the wider type that the column has now (G-65), or the number type chosen in the mirror file
-    (G-110).
-    """
+def _as_field(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     kind = array.type
     try:
         if pa.types.is_boolean(kind) and pa.types.is_decimal(field.type):
@@ -210,22 +203,14 @@ def landed_otherwise(
             array = array.cast(pa.int8()).cast(pa.decimal128(3))
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        if _is_exact(kind) and _is_exact(field.type):
-            return _fitting(array, sql_type, field, index, bad)
+        if all(pa.types.is_integer(one) or pa.types.is_decimal(one) for one in (kind, field.type)):
+            (lands,) = (column.type for column in landing_columns(pa.schema([field])))
+            return _one_by_one(array, number_reader(lands), f"{sql_type} as {lands}", field, index, bad)
         raise TerminalError(
             "SCHEMA_CHANGED",
             f"values of column {field.name!r}, which were read as {kind}, do not fit {field.type}: {error}",
             next_step="reload this table",
         ) from error
-
-
-def _is_exact(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
-
-
-def _fitting(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    (lands,) = (column.type for column in landing_columns(pa.schema([field])))
-    return _one_by_one(array, number_reader(lands), f"{sql_type} as {lands}", field, index, bad)
 
 
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
