@@ -101,24 +101,19 @@ def plan_load(
         kinds = {name: kind for name, (kind, *others) in streamed.items() if not others}
         bound = BoundLoad(_plan_jdbc(table, load, batch, kinds, spark), position, doubt)
     else:
-        raise ValueError(f"{table.source} has no initial load")
-    if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
-        where, next_step = f"table {table.source}", next_step_of(HASH_UNMATCHED)
-        raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, next_step=next_step)
+        what = "the mirror file has no `initial_load` for it any more"
+        raise TerminalError("LOAD_CHANGED", what, next_step="put `initial_load` back, or reset the table")
+    where, read = f"table {table.source}", bound.plan.columns
+    if lost := table.unhashed({*streamed, *(column.name for column in read)}):
+        raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, next_step=next_step_of(HASH_UNMATCHED))
     if table.row_filter is not None:
-        refuse_undecided(table.row_filter, [column.name for column in bound.plan.columns])
+        refuse_undecided(table.row_filter, [column.name for column in read])
+    refuse_unstreamed(mirror.source, [(column.name, column.sql_type) for column in read], where)
     salt = mirror.salt()
-    salted = None if salt is None else salt.check
-    landing = [landing_of(column.landing, table.chosen, salted) for column in bound.plan.columns]
-    named = (
-        c._replace(renamed=to.renamed, salted=to.salted) for c, to in zip(bound.plan.columns, landing, strict=True)
-    )
-    extra = extra_columns(table.chosen.extra)
-    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named), extra=extra))
-    TableSchema(()).extended(bound.plan.schema.columns)
-    columns = [(column.name, column.sql_type) for column in bound.plan.columns]
-    refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    return bound._replace(plan=_as_wide_as_streamed(bound.plan, table, streamed))
+    columns = tuple(_as_published(c, table, None if salt is None else salt.check, streamed) for c in read)
+    plan = replace(bound.plan, columns=columns, extra=extra_columns(table.chosen.extra))
+    TableSchema(()).extended(plan.schema.columns)
+    return bound._replace(plan=plan)
 
 
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
@@ -149,15 +144,18 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
     return batch, position, f"{_MAY_BE_OLD}{lacking}: if it only stores changes, {what}; {_IF_APPLIED}"
 
 
-def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Collection[str]]) -> LoadPlan:
-    """Widen the columns to the types in logged changes: the target cannot widen them later (G-65)."""
+def _as_published(
+    column: LoadColumn, table: Table, salted: str | None, streamed: Mapping[str, Collection[str]]
+) -> LoadColumn:
+    """Name and hash a column as at the target, and widen it to its types in changes.
 
-    def widened(column: LoadColumn) -> LoadColumn:
-        kind = as_wide_as(column.type, streamed.get(column.name, ()))
-        is_spelled_otherwise = column.name in table.key and not kind.startswith("int")
-        return column if table.chosen.type_of(column.name) or is_spelled_otherwise else column._replace(type=kind)
-
-    return replace(plan, columns=tuple(map(widened, plan.columns)))
+    The target cannot widen it later (G-65).
+    """
+    target = landing_of(column.landing, table.chosen, salted)
+    column = column._replace(renamed=target.renamed, salted=target.salted)
+    kind = as_wide_as(column.type, streamed.get(column.name, ()))
+    is_spelled_otherwise = column.name in table.key and not kind.startswith("int")
+    return column if table.chosen.type_of(column.name) or is_spelled_otherwise else column._replace(type=kind)
 
 
 OTHER_SETTINGS = "the settings of its initial load are not those with which the load began"
