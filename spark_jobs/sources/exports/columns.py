@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.load_columns import LoadColumn
-from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, texts_as
+from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, is_binary, texts_as
 from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
 from spark_jobs.sources.sql_server.type_text import (
     INTEGERS,
@@ -49,6 +49,8 @@ _BY_ARROW = {
     pa.float64(): "float64",
     pa.date32(): "date",
     pa.date64(): "date",
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view(), pa.uuid()), "string"),
+    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")), "string"),
 }
 _GUID = "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
 _HOLDS = {
@@ -237,18 +239,11 @@ def _own_type(kind: pa.DataType) -> str | None:
         return _own_type(kind.value_type)
     if kind in _BY_ARROW:
         return _BY_ARROW[kind]
-    types = pa.types
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or _is_uuid(kind):
-        return "string"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+    if is_binary(kind):
         return "binary"
-    if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
-        return "binary"
-    if types.is_time(kind):
-        return "string"
-    if types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind):
         return "timestamp"
-    if types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_DIGITS):
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_DIGITS):
         return f"decimal({min(kind.precision, _MOST_DIGITS)},{kind.scale})"
     return None
 
@@ -258,14 +253,10 @@ def _family(landing: str) -> str:
     return {"int16": "int", "int32": "int", "int64": "int", "float32": "float", "float64": "float"}.get(name, name)
 
 
-def _is_uuid(kind: pa.DataType) -> bool:
-    return getattr(kind, "extension_name", None) == "arrow.uuid"
-
-
 def _plain(values: pa.Array) -> pa.Array:
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
-    if _is_uuid(values.type):
+    if values.type == pa.uuid():
         texts = [None if v is None else str(uuid.UUID(bytes=v)).upper() for v in values.storage.to_pylist()]
         return pa.array(texts, pa.string())
     types = pa.types

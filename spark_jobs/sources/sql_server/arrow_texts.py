@@ -76,12 +76,7 @@ def beyond_exact(values: pa.Array, parsed: SqlType) -> pa.Array | None:
 
 def is_binary(kind: pa.DataType) -> bool:
     """Whether values of an Arrow type are bytes."""
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or (types.is_fixed_size_binary(kind) and not types.is_decimal(kind))
-    )
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(kind)
 
 
 def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
