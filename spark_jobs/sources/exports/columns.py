@@ -20,6 +20,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, is_binary, texts_as
 from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
+from spark_jobs.sources.sql_server.column_casts import all_true, are_in_range, are_within
 from spark_jobs.sources.sql_server.type_text import (
     INTEGERS,
     SECOND_DIGITS,
@@ -32,7 +33,7 @@ from spark_jobs.sources.sql_server.type_text import (
     read_type,
 )
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
-from spark_jobs.sources.sql_server.types import converter, type_of_landed_key
+from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 _BY_ARROW = {
     pa.bool_(): "bool",
@@ -158,39 +159,22 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     array = _plain(values)
     if column.sql_type is not None and pa.types.is_string(array.type):
         return _read_texts(array, column.sql_type, field, bad)
-    own = _own_type(array.type)
+    own, sql_type = _own_type(array.type), column.sql_type
     if pa.types.is_time(array.type):
-        sql_type = column.sql_type or f"time({_TIME_DIGITS[array.type.unit]})"
-    elif own is not None and column.sql_type is None and column.type != own:
-        sql_type = type_of_landed_key(column.type)
-    elif (
-        column.sql_type is not None
-        and is_known(column.sql_type)
-        and (column.type != landing_type(column.sql_type) or (own and _family(own) != _family(column.type)))
-    ):
-        sql_type = column.sql_type
+        return _read_typed(array, sql_type or f"time({_TIME_DIGITS[array.type.unit]})", column, field, bad)
+    if sql_type is None:
+        sql_type, is_other = type_of_landed_key(column.type), own is not None and own != column.type
     else:
-        sql_type = None
-    if sql_type is not None:
+        is_alike = own is None or _family(own) == _family(column.type)
+        is_other = is_known(sql_type) and not (is_alike and column.type == landing_type(sql_type))
+    if is_other:
         return _read_typed(array, sql_type, column, field, bad)
-    is_cut = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
-    parsed = read_any(column.sql_type or "")
-    declares_fewer = parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
-    if is_cut and (declares_fewer or not field.nullable):
-        lost = pc.not_equal(pc.floor_temporal(array, unit="microsecond"), array)
-        _note_where(lost, column, "has more than 6 digits of a second", bad)
-    try:
-        landed = _cast(array, field.type)
-    except pa.ArrowInvalid as error:
-        _note(_first_misfit(array, field.type), column, f"does not fit: {error}", bad)
-        return pa.nulls(len(array), field.type)
-    _check_range(landed, column, bad)
-    if pa.types.is_floating(landed.type):
-        # A data frame writes NULL like that, and no change can carry such a number (G-06).
-        _note_where(pc.invert(pc.is_finite(landed)), column, "is not a finite number", bad)
-    if column.sql_type is not None:
-        _check_sql_type(landed, column, bad)
-    elif pa.types.is_string(landed.type):
+    landed = _cast(array, column, field)
+    if landed is None:
+        # The exact reader finds the value that does not fit.
+        texts, index = texts_as(array, read_type(sql_type)), pa.array(np.arange(len(array)))
+        return typed_column(texts, sql_type, field, index, bad)
+    if column.sql_type is None and pa.types.is_string(landed.type):
         _check_guids(landed, column, is_key=not field.nullable, bad=bad)
     if not field.nullable and landed.null_count:
         at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
@@ -265,63 +249,41 @@ def _plain(values: pa.Array) -> pa.Array:
     return values
 
 
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if not pa.types.is_timestamp(array.type):
-        return array.cast(kind)
-    if array.type.unit == "ns":
-        # Towards the past, also before 1970: digits are cut from the written time, not from the count since then.
-        array = pc.floor_temporal(array, unit="microsecond")
-    return array.cast(pa.timestamp("us", tz=array.type.tz), safe=True).cast(kind)
+def _cast(array: pa.Array, column: LoadColumn, field: pa.Field) -> pa.Array | None:
+    """Cast values to the type of *field*; None if not all of them certainly fit the column's types."""
+    kind = array.type
+    parsed = read_any(column.sql_type or "")
+    try:
+        if pa.types.is_timestamp(kind):
+            # Towards the past, also before 1970: digits are cut from the written time, not from the count since then.
+            cut = pc.floor_temporal(array, unit="microsecond") if kind.unit == "ns" else array
+            declares_fewer = parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
+            if (declares_fewer or not field.nullable) and not cut.equals(array):
+                return None
+            array = cut.cast(pa.timestamp("us", tz=kind.tz), safe=True)
+        landed = array.cast(field.type)
+    except pa.ArrowInvalid:
+        return None
+    return landed if _fits(landed, parsed) else None
 
 
-def _first_misfit(array: pa.Array, kind: pa.DataType) -> int:
-    for at in range(len(array)):
-        try:
-            _cast(array.slice(at, 1), kind)
-        except pa.ArrowInvalid:
-            return at
-    return 0
-
-
-def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Refuse times outside the years 1 to 9999: most readers cannot read them, though Arrow and Parquet can."""
-    if pa.types.is_timestamp(landed.type):
-        count, low, high = landed.view(pa.int64()), _FIRST, _LAST
-    elif pa.types.is_date32(landed.type):
-        count, low, high = landed.view(pa.int32()), _FIRST_DAY, _LAST_DAY
-    else:
-        return
-    _note_where(pc.or_(pc.less(count, low), pc.greater(count, high)), column, "is outside the years 1 to 9999", bad)
-
-
-def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    parsed, family = read_type(column.sql_type or ""), _family(column.type)
-    if family in ("int", "decimal"):
-        _check_extremes(landed, column, bad)
-    elif family == "binary" and parsed.length not in (None, -1):
-        _note_where(pc.greater(pc.binary_length(landed), parsed.length), column, "has too many bytes", bad)
-        if parsed.name == "binary":
-            _note_where(pc.less(pc.binary_length(landed), parsed.length), column, "has too few bytes", bad)
-    elif family == "timestamp" and parsed.name in SECOND_DIGITS and parsed.second_digits < 6:
-        step = 10 ** (6 - parsed.second_digits)
+def _fits(landed: pa.Array, parsed: SqlType) -> bool:
+    """Whether all values are certainly ones of the SQL type *parsed*; times have to be in the years 1 to 9999."""
+    kind = landed.type
+    if pa.types.is_floating(kind):
+        # A data frame writes NULL like that, and no change can carry such a number (G-06).
+        return all_true(pc.is_finite(landed))
+    if pa.types.is_date32(kind):
+        return are_within(landed.view(pa.int32()), _FIRST_DAY, _LAST_DAY)
+    if pa.types.is_timestamp(kind):
         count = landed.view(pa.int64())
-        cut = pc.multiply(pc.divide(count, step), step)
-        _note_where(pc.not_equal(cut, count), column, f"has more than {parsed.second_digits} digits of a second", bad)
-
-
-def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Check the least and the greatest number: if they fit, all do."""
-    bounds = pc.min_max(landed).as_py()
-    read = converter(column.sql_type or "")
-    for value in bounds.values():
-        if value is None:
-            continue
-        try:
-            read(format(value, "f") if column.type.startswith("decimal") else str(value))
-        except ValueError as error:
-            at = pc.index(landed, pa.scalar(value, landed.type)).as_py()
-            _note(at, column, str(error), bad)
-            return
+        step = 10 ** max(0, 6 - parsed.second_digits) if parsed.name in SECOND_DIGITS else 1
+        has_digits = step == 1 or all_true(pc.equal(pc.multiply(pc.divide(count, step), step), count))
+        return has_digits and are_within(count, _FIRST, _LAST)
+    if pa.types.is_binary(kind) and parsed.length not in (None, -1):
+        least = parsed.length if parsed.name == "binary" else 0
+        return are_within(pc.binary_length(landed), least, parsed.length)
+    return are_in_range(landed, parsed)
 
 
 def _check_guids(landed: pa.Array, column: LoadColumn, *, is_key: bool, bad: dict[int, Failure]) -> None:

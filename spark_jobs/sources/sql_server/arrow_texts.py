@@ -54,6 +54,8 @@ def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
         return pc.replace_substring_regex(texts, r"\.0*$", "")
     if name == "time":
         return _by_value(texts, lambda text: time_text(text, parsed.second_digits))
+    if name == "datetimeoffset" and types.is_timestamp(kind):
+        return pc.binary_join_element_wise(texts, "Z", "")
     return pc.binary_join_element_wise(texts, "00:00:00", " ") if types.is_date(kind) and name != "date" else texts
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, TEXTS, read_type
+from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, TEXTS, SqlType, read_type
 
 Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
 """Converts texts, given source type and wanted type, to a column; None if the result is not certain."""
@@ -27,7 +27,26 @@ def cast_to(kind: pa.DataType) -> Cast | None:
 
 def matches(texts: pa.Array, pattern: str) -> bool:
     """Whether every string that is not NULL matches the regular expression *pattern*."""
-    return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is not False
+    return all_true(pc.match_substring_regex(texts, pattern))
+
+
+def all_true(found: pa.Array) -> bool:
+    """Whether no value is False; NULL counts as true."""
+    return pc.all(found, min_count=0).as_py() is not False
+
+
+def are_within(values: pa.Array, low: Any, high: Any) -> bool:
+    """Whether *values*, apart from NULL, are from *low* to *high*."""
+    bounds = pc.min_max(values).as_py()
+    return bounds["min"] is None or (low <= bounds["min"] and bounds["max"] <= high)
+
+
+def are_in_range(numbers: pa.Array, parsed: SqlType) -> bool:
+    """Whether numbers, which fit the landing type, certainly fit the SQL type: a tinyint lands in a wider type."""
+    if parsed.name in INTEGERS:
+        return are_within(numbers, *INTEGERS[parsed.name][1:])
+    money = MONEY.get(parsed.name)
+    return money is None or are_within(numbers, 1 - money[2], money[2] - 1)
 
 
 def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
@@ -45,38 +64,21 @@ def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | 
 
 
 def _guarded(pattern: str, prepare: Callable[[pa.Array], pa.Array] = lambda texts: texts) -> Cast:
-    def cast(texts: pa.Array, _sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    def cast(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
         if not matches(texts, pattern):
             return None
         try:
-            return prepare(texts).cast(kind)
+            array = prepare(texts).cast(kind)
         except pa.ArrowInvalid:
             return None
+        return array if are_in_range(array, read_type(sql_type)) else None
 
     return cast
 
 
-_WHOLE_NUMBER = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
-_DECIMAL = _guarded(r"^-?[0-9]+(\.[0-9]+)?$")
+_cast_integer = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
+_cast_decimal = _guarded(r"^-?[0-9]+(\.[0-9]+)?$")
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"  # the calendar has no year 0
-
-
-def _cast_integer(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    array = _WHOLE_NUMBER(texts, sql_type, kind)
-    # A tinyint lands in a wider type, so fitting that type is not enough.
-    _, low, high = INTEGERS[read_type(sql_type).name]
-    return array if array is not None and _within(array, low, high) else None
-
-
-def _cast_decimal(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    array = _DECIMAL(texts, sql_type, kind)
-    money = MONEY.get(read_type(sql_type).name)
-    return array if array is not None and (money is None or _within(array, 1 - money[2], money[2] - 1)) else None
-
-
-def _within(array: pa.Array, low: Any, high: Any) -> bool:
-    bounds = pc.min_max(array).as_py()
-    return bounds["min"] is None or (low <= bounds["min"] and bounds["max"] <= high)
 
 
 def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
@@ -103,7 +105,7 @@ def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array 
         return None
     singles = doubles.cast(kind)
     is_held = pc.and_(pc.is_finite(singles), pc.equal(pc.equal(singles, 0), pc.equal(doubles, 0)))
-    return singles if pc.all(is_held, min_count=0).as_py() is not False else None
+    return singles if all_true(is_held) else None
 
 
 _CASTS: dict[str, Cast] = {
