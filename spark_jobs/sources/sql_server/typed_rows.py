@@ -24,7 +24,7 @@ from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import number_reader, text_reader
 from spark_jobs.sources.sql_server.column_casts import cast_to, matches
 from spark_jobs.sources.sql_server.type_text import is_known, landing_type
-from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_key_text, type_of_landed_key
+from spark_jobs.sources.sql_server.types import converter, type_of_key_text, type_of_landed_key
 
 _ROW_BY_ROW_BELOW = 250
 """Fewer rows than this are read one by one, because a vectorized reader takes time to set up."""
@@ -168,31 +168,25 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
     """Types one column of strings. Rows that fail become NULL, and are added to *bad* under their *index*."""
     # A value is read by its type when it was logged. The column may be wider now (G-65), or land as another type
     # (G-110).
-    if pa.types.is_string(field.type) and not _is_text(sql_type):
-        array = _exactly(texts, sql_type, field, index, bad)
-        _note_null_keys(array, field, index, bad)
-        return array
-    own = field.with_type(arrow_type(landing_type(sql_type)))
-    cast = cast_to(own.type)
+    lands_as_text = pa.types.is_string(field.type)
+    is_text = is_known(sql_type) and landing_type(sql_type) == "string"
+    own = field if lands_as_text else field.with_type(arrow_type(landing_type(sql_type)))
+    # A text that only the mirror file chooses has one spelling.
+    cast = cast_to(own.type) if is_text or not lands_as_text else None
     array = cast(texts, sql_type, own.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
     if array is None:
-        array = _exactly(texts, sql_type, own, index, bad)
+        # A key that lands as text has one spelling, too, the only one that a delete knows (G-02).
+        is_key = not field.nullable
+        is_spelled = lands_as_text and (is_key or not is_text)
+        read = text_reader(sql_type, is_key=is_key) if is_spelled else converter(sql_type)
+        array = _one_by_one(texts, read, sql_type, own, index, bad)
     if own.type != field.type:
         array = _as_field(array, sql_type, field, index, bad)
-    _note_null_keys(array, field, index, bad)
-    return array
-
-
-def _is_text(sql_type: str) -> bool:
-    """Whether a type lands as text on its own, not only by the mirror file's choice."""
-    return is_known(sql_type) and landing_type(sql_type) == "string"
-
-
-def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> None:
     if not field.nullable and array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_pylist():
             row = index[at].as_py()
             bad.setdefault(row, Failure(row, "KEY_INVALID", f"the key column {field.name!r} is NULL"))
+    return array
 
 
 def _as_field(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
@@ -211,16 +205,6 @@ def _as_field(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, 
             f"values of column {field.name!r}, which were read as {kind}, do not fit {field.type}: {error}",
             next_step="reload this table",
         ) from error
-
-
-def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    # A key that lands as text has one spelling, the only one that a delete knows (G-02).
-    if pa.types.is_string(field.type) and not _is_text(sql_type):
-        read: Callable[[str], Any] = text_reader(sql_type, is_key=not field.nullable)
-    else:
-        is_key_text = not field.nullable and pa.types.is_string(field.type)
-        read = key_converter(sql_type) if is_key_text else converter(sql_type)
-    return _one_by_one(texts, read, sql_type, field, index, bad)
 
 
 def _one_by_one(
