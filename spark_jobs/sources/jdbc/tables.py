@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from open_mirroring.changes.column_choice import ColumnChoice
-from open_mirroring.config.connections import Connection, resolve
+from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
@@ -112,8 +112,8 @@ class JdbcTable:
 
     def __init__(self, spark: SparkSession, connection: str, name: SourceName, where: Condition | None = None) -> None:
         self._spark, self._name, self._where = spark, name, where
-        self._connection: Connection = resolve(connection)
-        self._dialect: Dialect = dialect_of(self._connection)
+        self._connection = resolve(connection)
+        self._dialect = dialect_of(self._connection)
         self.keys_at_once = self._dialect.keys_at_once
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
@@ -137,7 +137,11 @@ class JdbcTable:
         for column in found:
             if (name := column["name"]) in names:
                 sql_type = self.sql_type(column, chosen.type_of(name))
-                columns.append(LoadColumn(name, _landed(name, sql_type, chosen), sql_type))
+                try:
+                    columns.append(LoadColumn(name, landed_as(sql_type, chosen.type_of(name)), sql_type))
+                except TerminalError as error:
+                    what = f"column {name!r}: {error.what}"
+                    raise TerminalError(error.code, what, next_step=error.next_step) from error
         return tuple(columns)
 
     def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
@@ -349,7 +353,7 @@ class JdbcTable:
     def _query(self, doing: str, query: str) -> Sequence[Mapping[str, Any]]:
         url, properties = self._login()
         if self._dialect.copies:
-            # A Spark job for each small question costs a tenth of a second.
+            # A Spark job costs a tenth of a second; but only its driver gives the SQLSTATE of a login that is refused.
             answer = ask(self._connection, query)
             if answer is not None:
                 return answer
@@ -414,9 +418,8 @@ def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
     dialect = dialect_of(resolved)
     lines: Any = ask(resolved, dialect.catalog_query()) if dialect.copies else None
     if lines is None:
-        lines = JdbcTable(spark(), connection, SourceName("", ""))._query(
-            "reading its catalog", dialect.catalog_query()
-        )
+        table = JdbcTable(spark(), connection, SourceName("", ""))
+        lines = table._query("reading its catalog", dialect.catalog_query())
     lines = sorted(lines, key=lambda line: (line["schema"], line["table"], line["place"]))
     for (schema, table), group in groupby(lines, key=lambda line: (line["schema"], line["table"])):
         columns = list(group)
@@ -450,13 +453,6 @@ class JdbcRows:
     def place(self, row: int) -> str:
         """The chunk and the number of a row, for messages; rows are counted from 1 in the order of reading."""
         return f"{self._where}, row {row + 1} as read"
-
-
-def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    try:
-        return landed_as(sql_type, chosen.type_of(name))
-    except TerminalError as error:
-        raise TerminalError(error.code, f"column {name!r}: {error.what}", next_step=error.next_step) from error
 
 
 def _bound_kind(sql_type: str) -> BoundKind | None:
