@@ -20,7 +20,6 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, is_binary, texts_as
 from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
-from spark_jobs.sources.sql_server.column_casts import all_true, are_in_range, are_within
 from spark_jobs.sources.sql_server.type_text import (
     INTEGERS,
     SECOND_DIGITS,
@@ -32,7 +31,7 @@ from spark_jobs.sources.sql_server.type_text import (
     read_any,
     read_type,
 )
-from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
+from spark_jobs.sources.sql_server.typed_rows import Failure, all_true, are_in_range, are_within, typed_column
 from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 _BY_ARROW = {
