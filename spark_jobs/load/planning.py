@@ -26,7 +26,7 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
-from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns
 from open_mirroring.ledger.load_ledger import HandOver, LoadLedger, LoadPlan
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
@@ -179,13 +179,16 @@ def settings_of(table: Table) -> str:
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
-    logged = {"logged": True} if table.loads_through_log else {}
-    landing: dict[str, Any] = {"landing": table.types} if table.types else {}
-    landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
-    landing |= {"extra": table.chosen.extra} if table.chosen.extra else {}
-    landing |= {"where": table.chosen.where} if table.chosen.where else {}
+    of_table = {
+        "logged": table.loads_through_log,
+        "landing": table.types,
+        "hashed": table.chosen.hashed,
+        "extra": table.chosen.extra,
+        "where": table.chosen.where,
+    }
+    given = {name: value for name, value in of_table.items() if value}
     columns = table.model_dump(mode="json")["columns"]
-    return json.dumps({"columns": columns, **logged, **landing, **chosen}, sort_keys=True)
+    return json.dumps({"columns": columns, **given, **chosen}, sort_keys=True)
 
 
 def pace_of(load: JdbcLoad) -> Pace:
@@ -214,8 +217,6 @@ def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
             return JdbcTable(spark, load.connection, split_source_name(load.table or table.source)).size()
         except MirroringError:
             return sys.maxsize  # reading the table reports the error
-    if load is None:
-        return sys.maxsize
     return sum(piece.weight for chunk in plan.remaining for piece in pieces_of(plan.chunks[chunk]))
 
 
@@ -236,18 +237,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         since = _above_old_log(table, since, hand_over, ignored, is_exact=load.handover == "exact")
     export = export_of(mirror, load)
     files = export_files(export)
-    columns = export_columns(export, files[0], table.chosen, load.types)
-    for file in files[1:]:
-        others = export_columns(export, file, table.chosen, load.types)
-        both = columns_of_both(columns, others)
-        if both is None:
-            raise TerminalError(
-                "LOAD_INVALID",
-                f"the file has {_named(others)}, the first one {_named(columns)}",
-                where=str(export.path(file)),
-                next_step="export the entire table again, all files by the same columns and types",
-            )
-        columns = both
+    columns = export_columns(export, files, table.chosen, load.types)
     if export.is_described:
         key = dfm_of(export.path(files[0])).key
         if table.key and not table.key_is_unique and (lacking := columns_lacking(table.key, key)):
@@ -384,7 +374,3 @@ def _prove_unique(export: Export, pieces: list[Piece], keys: list[LoadColumn]) -
     twice = find_duplicate(rows, schema)
     if twice is not None:
         raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
-
-
-def _named(columns: tuple[LoadColumn, ...]) -> str:
-    return ", ".join(f"{column.name!r} {column.type}" for column in columns)

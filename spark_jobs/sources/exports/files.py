@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.load_columns import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.source_places.source_folders import files_below, is_in_hidden
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
@@ -154,13 +154,29 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
 
 
 def export_columns(
-    export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
+    export: Export, files: Sequence[str], chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
 ) -> tuple[LoadColumn, ...]:
-    """The mirrored columns of a file with their types, in the file's order.
+    """The mirrored columns of all *files* with their types, in the first file's order.
 
     *types* are the SQL types under `types` of `initial_load` in the mirror file. Columns in *gone* may be missing.
-    Raises ``LOAD_INVALID`` for missing or duplicate columns, and for columns of a CSV file that *types* does not name.
+    Raises ``LOAD_INVALID`` for missing columns, for columns of a CSV file that *types* does not name, and for files
+    with different columns.
     """
+    columns = _columns_of(export, files[0], chosen, types, gone)
+    for file in files[1:]:
+        others = _columns_of(export, file, chosen, types, gone)
+        both = columns_of_both(columns, others)
+        if both is None:
+            what, first = (", ".join(f"{one.name!r} {one.type}" for one in each) for each in (others, columns))
+            next_step = "export the entire table again, all files by the same columns and types"
+            raise _error(export.path(file), "LOAD_INVALID", f"the file has {what}, the first one {first}", next_step)
+        columns = both
+    return columns
+
+
+def _columns_of(
+    export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str]
+) -> tuple[LoadColumn, ...]:
     path = export.path(file)
     with reading(path):
         if export.is_described:
