@@ -81,17 +81,16 @@ def announcements(
     Raises the errors of reading messages and of reading the catalog.
     """
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
-    if database is None:
-        return dict(sorted(tables.items()))
-    from spark_jobs.sources.jdbc.tables import catalog  # loads a database's client, which is rarely needed
+    if database is not None:
+        from spark_jobs.sources.jdbc.tables import catalog  # loads a database's client, which is rarely needed
 
-    for one in catalog(database, spark):
-        known = tables.get((one.schema, one.table))
-        if known is None:
-            known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
-            known.add(one)
-        known.catalog = dict(one.columns)
-        known.key = known.key or one.key
+        for one in catalog(database, spark):
+            known = tables.get((one.schema, one.table))
+            if known is None:
+                known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
+                known.add(one)
+            known.catalog = dict(one.columns)
+            known.key = known.key or one.key
     return dict(sorted(tables.items()))
 
 

@@ -50,7 +50,7 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
         schema, name = table.source_name
         one = announced.get((schema, name))
         alike = spelled.get((schema.casefold(), name.casefold()))
-        for found in _absent(alike) if one is None else _differences(table, one):
+        for found in [_absent(alike)] if one is None else _differences(table, one):
             note((*place, found.setting), found)
     mirrored = {table.source_name for table in mirror.tables}
     known = mirrored | {split_source_name(name) for name in mirror.ignore}
@@ -73,15 +73,12 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
     return mistakes, warnings
 
 
-def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:
+def _absent(alike: AnnouncedTable | None) -> _Difference:
     if alike is not None:
         what = f"the source sends {shown(alike.name)}, which differs in case only"
-        yield _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
-    else:
-        what = "no change of it is in the sample, and nothing describes it"
-        yield _Difference(
-            "source", "NOT_SEEN", what, "look at a larger sample; a table that no one changes comes later"
-        )
+        return _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
+    what = "no change of it is in the sample, and nothing describes it"
+    return _Difference("source", "NOT_SEEN", what, "look at a larger sample; a table that no one changes comes later")
 
 
 def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Difference]:

@@ -7,6 +7,7 @@ character that could end a YAML comment.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,10 +77,9 @@ class Entry:
 
     def lines(self, indent: str) -> list[str]:
         """The entry as lines of YAML; *indent* comes before the dash."""
-        above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
-        above += [line for remark in self.remarks for line in _comment(re.findall(r"\S+ ?", remark), indent)]
-        if self.waits:
-            above += _comment(re.findall(r"\S+ ?", f"Not mirrored yet: {self.waits}"), indent)
+        comments = [", ".join(self.columns), *self.remarks]
+        comments += [f"Not mirrored yet: {self.waits}"] if self.waits else []
+        above = [f"{indent}# {line}" for comment in comments for line in _wrapped(comment, WIDTH - len(indent))]
         settings = [f"{name}: {yaml_text(value)}" for name, value in self.settings.items()]
         body = [f"{'  ' if at else '- '}{one}" for at, one in enumerate(settings)]
         body += [f"  # {one}" for one in self.suggested]
@@ -237,14 +237,8 @@ def _below_home(mirror: Mirror, path: Path) -> str:
     return path.relative_to(mirror.home).as_posix() if path.is_relative_to(mirror.home) else str(path)
 
 
-def _comment(parts: Sequence[str], indent: str) -> list[str]:
-    lines: list[str] = []
-    for part in parts:
-        shown = _printable(part)
-        if not lines or len(lines[-1]) + len(shown) > WIDTH - len(indent):
-            lines.append("")
-        lines[-1] += shown
-    return [f"{indent}# {line}".rstrip() for line in lines]
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(_printable(text), width, break_long_words=False, break_on_hyphens=False)
 
 
 def _printable(text: str) -> str:
