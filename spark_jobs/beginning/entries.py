@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.names import check_column, check_target, split_source_name, stream_position
+from open_mirroring.config.names import check_column, check_target, stream_position
 from open_mirroring.config.secret_scan import text_smells
 from open_mirroring.config.tables import table_collisions
 from open_mirroring.storage.address import is_address
@@ -114,7 +114,7 @@ def yaml_text(value: Any) -> str:
 
 
 def _entry(mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> Entry:
-    entry = Entry(_printable(announced.name), {"source": source_text(announced), "target": _target_text(announced)})
+    entry = Entry(_printable(announced.name), {"source": announced.setting, "target": _target_text(announced)})
     entry.columns = [f"{name} {kind}".strip() for name, kind in announced.columns.items()]
     entry.remarks += [f"Warning: {note.text}." for note in announced.notes]
     if len(announced.senders) > 1:
@@ -210,19 +210,6 @@ def _is_column(name: str) -> bool:
     except PydanticCustomError:
         return False
     return True
-
-
-def source_text(announced: AnnouncedTable) -> str:
-    """``schema.table`` for a mirror file; a part that could be misread is put in brackets."""
-    plain = f"{announced.schema}.{announced.table}"
-    quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (announced.schema, announced.table))
-    for text in (plain, quoted):
-        try:
-            if split_source_name(text) == (announced.schema, announced.table):
-                return text
-        except PydanticCustomError:
-            continue
-    return plain
 
 
 def _target_text(announced: AnnouncedTable) -> str:

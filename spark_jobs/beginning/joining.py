@@ -13,7 +13,6 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.operate.target_limits import MOST_TABLES
 from open_mirroring.reconciliation.joined_tables import refused, table_of
 from spark_jobs.beginning.announcements import AnnouncedTable
-from spark_jobs.beginning.entries import source_text
 
 
 class PatternMatch(NamedTuple):
@@ -55,7 +54,7 @@ def joining(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[Pattern
 
 
 def _table(mirror: Mirror, pattern: TablePattern, announced: AnnouncedTable) -> Table:
-    source = source_text(announced)
+    source = announced.setting
     if announced.keys_differ:
         raise refused(mirror, source, "its key is reported in more than one way")
     if announced.key is None:
