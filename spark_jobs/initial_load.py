@@ -12,7 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
@@ -56,7 +55,7 @@ class Loaded(NamedTuple):
     files: Mapping[str, Sequence[int]]
     held: Mapping[str, str]
     stopped: Mapping[str, str]
-    losses: Mapping[str, str] = MappingProxyType({})
+    losses: Mapping[str, str]
 
 
 def load(

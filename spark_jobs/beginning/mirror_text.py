@@ -53,14 +53,14 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
 
 def indent_of(text: str) -> str:
     """The spaces before the dash of each table in the mirror file *text*."""
-    tables = _tables_node(_without_empty_list(text))
+    tables = _tables_node(_EMPTY_LIST.sub(r"\1", text, count=1))
     return "  " if tables is None or not tables.value else " " * tables.start_mark.column
 
 
 def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
     """Add lines below ``tables:``; raises ``ARGUMENT_INVALID`` if they would change the meaning of another setting."""
     end = "\r\n" if "\r\n" in text else "\n"
-    text = _without_empty_list(text)
+    text = _EMPTY_LIST.sub(r"\1", text, count=1)
     node = _tables_node(text)
     existing = text.splitlines(keepends=True)
     if node is None:
@@ -105,10 +105,6 @@ def write_file(file: Path, text: str, before: str | None) -> None:
         Path(staged).unlink(missing_ok=True)
 
 
-def _without_empty_list(text: str) -> str:
-    return _EMPTY_LIST.sub(r"\1", text, count=1)
-
-
 def _tables_node(text: str) -> yaml.SequenceNode | None:
     """The YAML node of the list of tables; None if there is no ``tables:`` yet."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -121,15 +117,11 @@ def _tables_node(text: str) -> yaml.SequenceNode | None:
 
 def _end_of(node: yaml.SequenceNode, lines: Sequence[str]) -> int:
     at = _last_line(node) + 1
-    column = node.start_mark.column
-    probe = at
-    while probe < len(lines):
-        line = lines[probe]
-        bare = line.strip()
-        if bare and not (bare.startswith("#") and len(line) - len(line.lstrip()) > column):
+    for number, line in enumerate(lines[at:], at + 1):
+        bare, indent = line.strip(), len(line) - len(line.lstrip())
+        if bare and not (bare.startswith("#") and indent > node.start_mark.column):
             break
-        probe += 1
-        at = probe if bare else at
+        at = number if bare else at
     return at
 
 

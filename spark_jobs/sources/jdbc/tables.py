@@ -394,15 +394,14 @@ class JdbcTable:
         if state is None:
             if self._connection.password:
                 what = what.replace(self._connection.password, "***")
+            what = f"{doing}, Spark failed: {what}"
             where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
             if is_classic(self._spark):
                 next_step = "this is no answer of the database: report it"
-                return TerminalError(
-                    "SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, next_step=next_step
-                )
+                return TerminalError("SERVICE_REFUSED", what, where=where, next_step=next_step)
             # Spark Connect returns no SQLSTATE, so another attempt may succeed.
             next_step = "run again; if it stays, fix what the text names"
-            return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, next_step=next_step)
+            return TransientError("SERVICE_REFUSED", what, where=where, next_step=next_step)
         return database_error(doing, state, what, self._connection, self._name)
 
 
