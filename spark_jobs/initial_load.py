@@ -12,7 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
@@ -56,7 +55,7 @@ class Loaded(NamedTuple):
     files: Mapping[str, Sequence[int]]
     held: Mapping[str, str]
     stopped: Mapping[str, str]
-    losses: Mapping[str, str] = MappingProxyType({})
+    losses: Mapping[str, str]
 
 
 def load(
@@ -183,9 +182,6 @@ def _bind(
     mirror: Mirror, table: Table, state: TableState, reader: LedgerReader, ledger: LoadLedger, spark: SparkSession
 ) -> MirroringError | None:
     try:
-        if table.initial_load is None:
-            what = "the mirror file has no `initial_load` for it any more"
-            raise TerminalError("LOAD_CHANGED", what, next_step="put `initial_load` back, or reset the table")
         if state.start.load_plan is None:
             bound = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
             if ledger.bind(state.id, *bound):

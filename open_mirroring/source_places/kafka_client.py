@@ -64,7 +64,6 @@ _DENIED = {
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
-_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART}
 _PASSING = {
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
@@ -95,10 +94,6 @@ _PASSING = {
 _CUT_OFF = ("Local: Broker transport failure", "Local: Timed out")
 _TOKEN = "OAUTHBEARER token"
 _TOKEN_LATER = ("temporarily_unavailable", "server_error")
-_RECREATED_NEXT_STEP = (
-    "offsets of the old topic mean nothing in the new one, and changes between the two may be lost: let the source "
-    "write to a topic of another name, name that in the mirror file, and reload its tables"
-)
 
 
 class Topic(NamedTuple):
@@ -214,10 +209,9 @@ class Broker:
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
         """Raises the product's error for an error of the Kafka client library."""
-        self.check()
         self._note(error)
         self.check()
-        if error.code() in _MISSING:
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise TerminalError(
                 "PLACE_MISSING",
                 "the broker has no such topic or partition, or does not show it to this login",
@@ -246,8 +240,7 @@ class Broker:
 
     def _note(self, error: KafkaError) -> None:
         """Keep the error of a callback. Only a refusal is final, because the client retries the rest."""
-        text = self._text(error)
-        self._last = text
+        self._last = text = self._text(error)
         if self._final is not None:
             return
         if error.code() in _DENIED and not _token_may_come(text) and not _is_cut_off(error):
@@ -286,7 +279,11 @@ def _token_may_come(text: str) -> bool:
 
 def recreated(what: str, where: str) -> TerminalError:
     """The error for a topic that was deleted and created again after its offsets were assigned to a batch."""
-    return TerminalError("MESSAGES_LOST", what, where=where, next_step=_RECREATED_NEXT_STEP)
+    next_step = (
+        "offsets of the old topic mean nothing in the new one, and changes between the two may be lost: let the source "
+        "write to a topic of another name, name that in the mirror file, and reload its tables"
+    )
+    return TerminalError("MESSAGES_LOST", what, where=where, next_step=next_step)
 
 
 def retention_loss(lost: int, first: int, where: str) -> TerminalError:

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from heapq import heappop, heappush
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ _OF_TOOLS = (
     *(".ipynb_checkpoints", ".snapshot", ".snapshots", ".trash", ".trashes"),
 )
 """Folders that tools keep for themselves. They contain nothing of a source, though some names look like it."""
+_VISIBLE, _LINKED, _HIDDEN = range(3)
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
@@ -62,11 +64,7 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
     """
     if isinstance(root, ObjectPath):
         return _objects_below(root, root.store.objects(_key(root, folder)))
-    walk = _Walk(root, follow)
-    walk.into(folder)
-    while walk.links or walk.hidden:
-        walk.into(walk.next_one())
-    return walk.found
+    return _walked(root, folder, follow)
 
 
 def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
@@ -92,57 +90,42 @@ class _Level(NamedTuple):
     linked: list[str]
 
 
-class _Walk:
-    """A walk through local folders: first visible ones, then links, then hidden folders."""
-
-    def __init__(self, root: Path, follow: bool) -> None:
-        self._root, self._real, self._follow = root, os.path.realpath(root), follow
-        self._read: set[str] = set()
-        self.found = Below([], [])
-        self.links: list[str] = []
-        self.hidden: list[str] = []
-
-    def next_one(self) -> str:
-        ahead = self.links or self.hidden
-        ahead.sort(reverse=True)
-        return ahead.pop()
-
-    def into(self, folder: str) -> None:
-        ahead = [(folder, os.path.realpath(self._root / folder))]
-        is_hidden = is_in_hidden(f"{folder}/")
-        while ahead:
-            name, real = ahead.pop()
-            if real in self._read:
+def _walked(root: Path, folder: str, follow: bool) -> Below:
+    """Walk through local folders: first visible ones, then links, then hidden ones."""
+    found, read, real_root = Below([], []), set[str](), os.path.realpath(root)
+    first = _HIDDEN if is_in_hidden(f"{folder}/") else _VISIBLE
+    ahead = [(first, folder, os.path.realpath(root / folder))]
+    while ahead:
+        turn, name, real = heappop(ahead)
+        if real in read:
+            continue
+        read.add(real)
+        try:
+            level = _entries(root / name, f"{name}/" if name else "")
+        except TerminalError:
+            if turn == _HIDDEN:
+                continue  # only its owner knows its purpose
+            raise
+        found.folders.extend(level.folders)
+        for below in level.folders:
+            if not _is_of_tool(below):
+                real_below = f"{real.rstrip('/')}/{below.rpartition('/')[2]}"
+                heappush(ahead, (_HIDDEN if hides(below) else turn, below, real_below))
+        for link in level.links:
+            if _is_of_tool(link):
                 continue
-            self._read.add(real)
-            try:
-                level = _entries(self._root / name, f"{name}/" if name else "")
-            except TerminalError:
-                if is_hidden:
-                    continue  # only its owner knows its purpose
-                raise
-            self.found.folders.extend(level.folders)
-            for below in filter(lambda one: not _is_of_tool(one), level.folders):
-                if is_hidden or not hides(below):
-                    ahead.append((below, f"{real.rstrip('/')}/{below.rpartition('/')[2]}"))
-                else:
-                    self.hidden.append(below)
-            for link in filter(lambda one: not _is_of_tool(one), level.links):
-                if not self._follow:
-                    self.found.files.append(_unfollowed(link))
-                elif not self._leads_back(link, real):
-                    (self.hidden if is_hidden or hides(link) else self.links).append(link)
-            files = level.files
-            if is_hidden:
-                files = [one for one in files if os.path.realpath(self._root / one.name) not in self._read]
-            else:
-                self._read.update(os.path.realpath(self._root / one) for one in level.linked)
-            self.found.files.extend(files)
-
-    def _leads_back(self, link: str, real: str) -> bool:
-        """Whether a link leads to a folder around it, or around the root: a loop."""
-        target = os.path.realpath(self._root / link).rstrip("/")
-        return any(f"{around}/".startswith(f"{target}/") for around in (real, self._real))
+            target = os.path.realpath(root / link)
+            is_loop = any(f"{around}/".startswith(f"{target.rstrip('/')}/") for around in (real, real_root))
+            if not follow:
+                found.files.append(_unfollowed(link))
+            elif not is_loop:
+                heappush(ahead, (_HIDDEN if hides(link) else max(turn, _LINKED), link, target))
+        if turn == _HIDDEN:
+            found.files.extend(one for one in level.files if os.path.realpath(root / one.name) not in read)
+        else:
+            read.update(os.path.realpath(root / one) for one in level.linked)
+            found.files.extend(level.files)
+    return found
 
 
 def _unfollowed(link: str) -> SourceFile:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from open_mirroring.config import Mirror
+from open_mirroring.config.names import split_source_name
 from spark_jobs.sources.contract.source import Announced, Note
 from spark_jobs.sources.registry import format_of, transport_of
 from spark_jobs.sources.sql_server.type_text import is_known
@@ -38,6 +42,16 @@ class AnnouncedTable:
     def name(self) -> str:
         """``schema.table``, for messages."""
         return f"{self.schema}.{self.table}"
+
+    @property
+    def setting(self) -> str:
+        """``schema.table`` for a mirror file; a part that could be misread is put in brackets."""
+        quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (self.schema, self.table))
+        for text in (self.name, quoted):
+            with suppress(PydanticCustomError):
+                if split_source_name(text) == (self.schema, self.table):
+                    return text
+        return self.name
 
     @property
     def unannounced(self) -> dict[str, str]:
@@ -81,17 +95,16 @@ def announcements(
     Raises the errors of reading messages and of reading the catalog.
     """
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
-    if database is None:
-        return dict(sorted(tables.items()))
-    from spark_jobs.sources.jdbc.tables import catalog  # loads a database's client, which is rarely needed
+    if database is not None:
+        from spark_jobs.sources.jdbc.tables import catalog  # loads a database's client, which is rarely needed
 
-    for one in catalog(database, spark):
-        known = tables.get((one.schema, one.table))
-        if known is None:
-            known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
-            known.add(one)
-        known.catalog = dict(one.columns)
-        known.key = known.key or one.key
+        for one in catalog(database, spark):
+            known = tables.get((one.schema, one.table))
+            if known is None:
+                known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
+                known.add(one)
+            known.catalog = dict(one.columns)
+            known.key = known.key or one.key
     return dict(sorted(tables.items()))
 
 

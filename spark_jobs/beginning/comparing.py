@@ -22,8 +22,6 @@ from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter, landed_as
 from spark_jobs.sources.sql_server.type_text import AS_TEXT, is_known, landing_type
 
-NOT_SEEN, TABLE_UNMIRRORED, SENDER_OTHER = "NOT_SEEN", "TABLE_UNMIRRORED", "SENDER_OTHER"
-KEY_DIFFERS, VALUE_INVALID, SETUP_INCOMPLETE = "KEY_DIFFERS", "VALUE_INVALID", "SETUP_INCOMPLETE"
 _MOST_NAMED = 20
 
 
@@ -52,7 +50,7 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
         schema, name = table.source_name
         one = announced.get((schema, name))
         alike = spelled.get((schema.casefold(), name.casefold()))
-        for found in _absent(alike) if one is None else _differences(table, one):
+        for found in [_absent(alike)] if one is None else _differences(table, one):
             note((*place, found.setting), found)
     mirrored = {table.source_name for table in mirror.tables}
     known = mirrored | {split_source_name(name) for name in mirror.ignore}
@@ -64,22 +62,23 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
     columns = [name for one in of_mirror for name in (*one.catalog, *one.columns)]
     for lost in fitting_none(mirror.hash.columns, columns) if mirror.hash is not None and columns else []:
         what = f"the source has no column {shown(lost)} in any mirrored table"
-        note(("hash", "columns"), _Difference("", NOT_SEEN, what, "spell it as the source does"))
+        note(("hash", "columns"), _Difference("", "NOT_SEEN", what, "spell it as the source does"))
     others = [one.name for key, one in announced.items() if one.is_streamed and key not in known | fitting]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         what = f"the source sends tables that are not mirrored: {', '.join(map(shown, others[:_MOST_NAMED]))}{more}"
-        note(("tables",), _Difference("", TABLE_UNMIRRORED, what, "`init --add` writes them; or list them in `ignore`"))
+        note(
+            ("tables",), _Difference("", "TABLE_UNMIRRORED", what, "`init --add` writes them; or list them in `ignore`")
+        )
     return mistakes, warnings
 
 
-def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:
+def _absent(alike: AnnouncedTable | None) -> _Difference:
     if alike is not None:
         what = f"the source sends {shown(alike.name)}, which differs in case only"
-        yield _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
-    else:
-        what = "no change of it is in the sample, and nothing describes it"
-        yield _Difference("source", NOT_SEEN, what, "look at a larger sample; a table that no one changes comes later")
+        return _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
+    what = "no change of it is in the sample, and nothing describes it"
+    return _Difference("source", "NOT_SEEN", what, "look at a larger sample; a table that no one changes comes later")
 
 
 def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Difference]:
@@ -94,11 +93,11 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     for setting, lost in settings:
         if lost:
             what = f"the source has no column {shown(lost[0])} in this table, only {shown(list(columns))}"
-            yield _Difference(setting, NOT_SEEN, what, "spell it as the source does", stops=setting == "key")
+            yield _Difference(setting, "NOT_SEEN", what, "spell it as the source does", stops=setting == "key")
     if announced.key and set(announced.key) != set(table.key):
         what = f"the source announces {list(announced.key)} as the key, the mirror file says {list(table.key)}"
         yield _Difference(
-            "key", KEY_DIFFERS, what, "take the source's, unless yours is unique, never NULL and never changes"
+            "key", "KEY_DIFFERS", what, "take the source's, unless yours is unique, never NULL and never changes"
         )
     for name in mirrored:
         lands, kind = table.chosen.type_of(name), columns[name]
@@ -115,16 +114,16 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     for name, kind in load.types.items() if isinstance(load, ExportLoad) else ():
         if columns.get(name) and _lands_as(kind) != _lands_as(columns[name]):
             what = f"the load says {kind} for column {shown(name)}, the source {shown(columns[name])}"
-            yield _Difference("initial_load", VALUE_INVALID, what, "name the source's own type")
+            yield _Difference("initial_load", "VALUE_INVALID", what, "name the source's own type")
     if len(announced.senders) > 1:
         what = f"changes of it come from {' and '.join(map(shown, sorted(announced.senders)))}"
         yield _Difference(
-            "source", SENDER_OTHER, what, "have one database or task send it; `source.database` chooses one"
+            "source", "SENDER_OTHER", what, "have one database or task send it; `source.database` chooses one"
         )
     for one in announced.notes:
         if not any(getattr(table, setting) for setting in one.answered_by):
             yield _Difference(
-                "source", SETUP_INCOMPLETE, one.text, "fix it at the source, or by the setting that is named"
+                "source", "SETUP_INCOMPLETE", one.text, "fix it at the source, or by the setting that is named"
             )
 
 

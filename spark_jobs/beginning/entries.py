@@ -7,6 +7,7 @@ character that could end a YAML comment.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.names import check_column, check_target, split_source_name, stream_position
+from open_mirroring.config.names import check_column, check_target, stream_position
 from open_mirroring.config.secret_scan import text_smells
 from open_mirroring.config.tables import table_collisions
 from open_mirroring.storage.address import is_address
@@ -76,10 +77,9 @@ class Entry:
 
     def lines(self, indent: str) -> list[str]:
         """The entry as lines of YAML; *indent* comes before the dash."""
-        above = _comment([*(f"{one}, " for one in self.columns[:-1]), *self.columns[-1:]], indent)
-        above += [line for remark in self.remarks for line in _comment(re.findall(r"\S+ ?", remark), indent)]
-        if self.waits:
-            above += _comment(re.findall(r"\S+ ?", f"Not mirrored yet: {self.waits}"), indent)
+        comments = [", ".join(self.columns), *self.remarks]
+        comments += [f"Not mirrored yet: {self.waits}"] if self.waits else []
+        above = [f"{indent}# {line}" for comment in comments for line in _wrapped(comment, WIDTH - len(indent))]
         settings = [f"{name}: {yaml_text(value)}" for name, value in self.settings.items()]
         body = [f"{'  ' if at else '- '}{one}" for at, one in enumerate(settings)]
         body += [f"  # {one}" for one in self.suggested]
@@ -114,7 +114,7 @@ def yaml_text(value: Any) -> str:
 
 
 def _entry(mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> Entry:
-    entry = Entry(_printable(announced.name), {"source": source_text(announced), "target": _target_text(announced)})
+    entry = Entry(_printable(announced.name), {"source": announced.setting, "target": _target_text(announced)})
     entry.columns = [f"{name} {kind}".strip() for name, kind in announced.columns.items()]
     entry.remarks += [f"Warning: {note.text}." for note in announced.notes]
     if len(announced.senders) > 1:
@@ -212,19 +212,6 @@ def _is_column(name: str) -> bool:
     return True
 
 
-def source_text(announced: AnnouncedTable) -> str:
-    """``schema.table`` for a mirror file; a part that could be misread is put in brackets."""
-    plain = f"{announced.schema}.{announced.table}"
-    quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (announced.schema, announced.table))
-    for text in (plain, quoted):
-        try:
-            if split_source_name(text) == (announced.schema, announced.table):
-                return text
-        except PydanticCustomError:
-            continue
-    return plain
-
-
 def _target_text(announced: AnnouncedTable) -> str:
     plain = f"{announced.schema}/{announced.table}"
     try:
@@ -237,14 +224,8 @@ def _below_home(mirror: Mirror, path: Path) -> str:
     return path.relative_to(mirror.home).as_posix() if path.is_relative_to(mirror.home) else str(path)
 
 
-def _comment(parts: Sequence[str], indent: str) -> list[str]:
-    lines: list[str] = []
-    for part in parts:
-        shown = _printable(part)
-        if not lines or len(lines[-1]) + len(shown) > WIDTH - len(indent):
-            lines.append("")
-        lines[-1] += shown
-    return [f"{indent}# {line}".rstrip() for line in lines]
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(_printable(text), width, break_long_words=False, break_on_hyphens=False)
 
 
 def _printable(text: str) -> str:

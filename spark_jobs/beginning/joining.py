@@ -13,7 +13,6 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.operate.target_limits import MOST_TABLES
 from open_mirroring.reconciliation.joined_tables import refused, table_of
 from spark_jobs.beginning.announcements import AnnouncedTable
-from spark_jobs.beginning.entries import source_text
 
 
 class PatternMatch(NamedTuple):
@@ -55,7 +54,7 @@ def joining(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[Pattern
 
 
 def _table(mirror: Mirror, pattern: TablePattern, announced: AnnouncedTable) -> Table:
-    source = source_text(announced)
+    source = announced.setting
     if announced.keys_differ:
         raise refused(mirror, source, "its key is reported in more than one way")
     if announced.key is None:
@@ -83,22 +82,15 @@ def _check_names(mirror: Mirror, found: list[PatternMatch]) -> None:
 def refusals(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
     """For each table that matches a pattern but cannot join the mirror: the pattern and the reason."""
     found: list[tuple[TablePattern, str]] = []
-    sound: list[AnnouncedTable] = []
+    sound: list[PatternMatch] = []
     for one in announced:
         pattern = mirror.pattern_of(SourceName(one.schema, one.table))
-        why = _refusal(mirror, [one])
-        if why and pattern is not None:
-            found.append((pattern, why))
-        elif pattern is not None:
-            sound.append(one)
-    if why := _refusal(mirror, sound):
-        found += [(one.pattern, why) for one in joining(mirror, sound[:1])]
-    return found
-
-
-def _refusal(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> str:
+        try:
+            sound += joining(mirror, [one])
+        except TerminalError as error:
+            found += [] if pattern is None else [(pattern, error.what)]
     try:
-        joining(mirror, announced)
+        _check_names(mirror, sound)
     except TerminalError as error:
-        return error.what
-    return ""
+        found += [(one.pattern, error.what) for one in sound[:1]]
+    return found

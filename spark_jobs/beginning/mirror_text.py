@@ -53,14 +53,14 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
 
 def indent_of(text: str) -> str:
     """The spaces before the dash of each table in the mirror file *text*."""
-    tables = _tables_node(_without_empty_list(text))
+    tables = _tables_node(_EMPTY_LIST.sub(r"\1", text, count=1))
     return "  " if tables is None or not tables.value else " " * tables.start_mark.column
 
 
 def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
     """Add lines below ``tables:``; raises ``ARGUMENT_INVALID`` if they would change the meaning of another setting."""
     end = "\r\n" if "\r\n" in text else "\n"
-    text = _without_empty_list(text)
+    text = _EMPTY_LIST.sub(r"\1", text, count=1)
     node = _tables_node(text)
     existing = text.splitlines(keepends=True)
     if node is None:
@@ -74,7 +74,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
     try:
         mirror = parse_mirror(new, file)
     except ConfigError as error:
-        raise _unknown_shape(file, "its last lines would be read otherwise") from error
+        raise _unknown_shape(file, "its lines would be read otherwise") from error
     kept = {name: value for name, value in mirror.model_dump().items() if name != "entries"}
     if mirror.entries[: len(old.entries)] != old.entries or kept != old.model_dump(exclude={"entries"}):
         raise _unknown_shape(file, "what is behind its tables would mean something else")
@@ -105,41 +105,23 @@ def write_file(file: Path, text: str, before: str | None) -> None:
         Path(staged).unlink(missing_ok=True)
 
 
-def _without_empty_list(text: str) -> str:
-    return _EMPTY_LIST.sub(r"\1", text, count=1)
-
-
 def _tables_node(text: str) -> yaml.SequenceNode | None:
     """The YAML node of the list of tables; None if there is no ``tables:`` yet."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise _unknown_shape(None, "it is written in braces, not as lines of `name: value`")
-    if text.rstrip().endswith("...") or "\n---" in text:
-        raise _unknown_shape(None, "it has marks of documents (--- or ...)")
-    for key, value in root.value:
-        if key.value != "tables":
-            continue
-        if isinstance(value, yaml.ScalarNode) and not value.value:
-            return yaml.SequenceNode(value.tag, [], key.start_mark, key.end_mark, flow_style=False)
-        if not isinstance(value, yaml.SequenceNode) or value.flow_style:
-            raise _unknown_shape(None, "its tables are written in brackets, not as lines that begin with a dash")
-        if value.start_mark.index < key.start_mark.index:
-            raise _unknown_shape(None, "its tables are an alias of another place")
-        return value
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        if key.value == "tables":
+            is_list = isinstance(value, yaml.SequenceNode)
+            return value if is_list else yaml.SequenceNode(value.tag, [], key.start_mark, key.end_mark)
     return None
 
 
 def _end_of(node: yaml.SequenceNode, lines: Sequence[str]) -> int:
     at = _last_line(node) + 1
-    column = node.start_mark.column
-    probe = at
-    while probe < len(lines):
-        line = lines[probe]
-        bare = line.strip()
-        if bare and not (bare.startswith("#") and len(line) - len(line.lstrip()) > column):
+    for number, line in enumerate(lines[at:], at + 1):
+        bare, indent = line.strip(), len(line) - len(line.lstrip())
+        if bare and not (bare.startswith("#") and indent > node.start_mark.column):
             break
-        probe += 1
-        at = probe if bare else at
+        at = number if bare else at
     return at
 
 
@@ -154,10 +136,10 @@ def _last_line(node: yaml.Node) -> int:
     return int(mark.line - 1 if is_block_text and mark.column == 0 else mark.line)
 
 
-def _unknown_shape(file: Path | None, what: str) -> TerminalError:
+def _unknown_shape(file: Path, what: str) -> TerminalError:
     return TerminalError(
         "ARGUMENT_INVALID",
         f"no table can be added to the mirror file without touching what is there: {what}",
-        where=str(file or ""),
+        where=str(file),
         next_step="write the tables one below the other, each behind a dash; or take them from `init --print`",
     )

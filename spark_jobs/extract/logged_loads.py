@@ -10,7 +10,6 @@ a conflict (G-02, G-08).
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -205,18 +204,17 @@ class LoggedLoads:
         try:
             source = JdbcTable(self.spark, load.connection, split_source_name(load.table or chunk.state.source))
             ranges = [part for _, part in parts]
-            answers = source.read(chunk.plan.columns, parts[0][0], ranges, _work(targets), pace_of(load))
+            return source.read(chunk.plan.columns, parts[0][0], ranges, _work(targets), pace_of(load))
         except MirroringError as error:
             return [BaseChunk(target.origin, Part(), error) for target in targets]
-        return [pickle.loads(answer) for answer in answers]
 
 
-def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBatch]], BaseChunk]:
     """The function that logs a chunk in a worker. It refers to plain values only, so that it can be sent to workers."""
 
-    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> BaseChunk:
         target = targets[part]
-        return pickle.dumps(log_chunk(JdbcRows(batches, target.columns, target.schema, target.origin), target))
+        return log_chunk(JdbcRows(batches, target.columns, target.schema, target.origin), target)
 
     return work
 

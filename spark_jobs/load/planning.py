@@ -26,12 +26,11 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
-from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns
 from open_mirroring.ledger.load_ledger import HandOver, LoadLedger, LoadPlan
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
-from spark_jobs.load.task import duplicate_key
-from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.load.task import duplicate_key, find_duplicate
 from spark_jobs.publish.table_columns import landing_of
 from spark_jobs.sources.exports.files import (
     Export,
@@ -102,24 +101,19 @@ def plan_load(
         kinds = {name: kind for name, (kind, *others) in streamed.items() if not others}
         bound = BoundLoad(_plan_jdbc(table, load, batch, kinds, spark), position, doubt)
     else:
-        raise ValueError(f"{table.source} has no initial load")
-    if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
-        where, next_step = f"table {table.source}", next_step_of(HASH_UNMATCHED)
-        raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, next_step=next_step)
+        what = "the mirror file has no `initial_load` for it any more"
+        raise TerminalError("LOAD_CHANGED", what, next_step="put `initial_load` back, or reset the table")
+    where, read = f"table {table.source}", bound.plan.columns
+    if lost := table.unhashed({*streamed, *(column.name for column in read)}):
+        raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, next_step=next_step_of(HASH_UNMATCHED))
     if table.row_filter is not None:
-        refuse_undecided(table.row_filter, [column.name for column in bound.plan.columns])
+        refuse_undecided(table.row_filter, [column.name for column in read])
+    refuse_unstreamed(mirror.source, [(column.name, column.sql_type) for column in read], where)
     salt = mirror.salt()
-    salted = None if salt is None else salt.check
-    landing = [landing_of(column.landing, table.chosen, salted) for column in bound.plan.columns]
-    named = (
-        c._replace(renamed=to.renamed, salted=to.salted) for c, to in zip(bound.plan.columns, landing, strict=True)
-    )
-    extra = extra_columns(table.chosen.extra)
-    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named), extra=extra))
-    TableSchema(()).extended(bound.plan.schema.columns)
-    columns = [(column.name, column.sql_type) for column in bound.plan.columns]
-    refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    return bound._replace(plan=_as_wide_as_streamed(bound.plan, table, streamed))
+    columns = tuple(_as_published(c, table, None if salt is None else salt.check, streamed) for c in read)
+    plan = replace(bound.plan, columns=columns, extra=extra_columns(table.chosen.extra))
+    TableSchema(()).extended(plan.schema.columns)
+    return bound._replace(plan=plan)
 
 
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
@@ -150,15 +144,18 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
     return batch, position, f"{_MAY_BE_OLD}{lacking}: if it only stores changes, {what}; {_IF_APPLIED}"
 
 
-def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Collection[str]]) -> LoadPlan:
-    """Widen the columns to the types in logged changes: the target cannot widen them later (G-65)."""
+def _as_published(
+    column: LoadColumn, table: Table, salted: str | None, streamed: Mapping[str, Collection[str]]
+) -> LoadColumn:
+    """Name and hash a column as at the target, and widen it to its types in changes.
 
-    def widened(column: LoadColumn) -> LoadColumn:
-        kind = as_wide_as(column.type, streamed.get(column.name, ()))
-        is_spelled_otherwise = column.name in table.key and not kind.startswith("int")
-        return column if table.chosen.type_of(column.name) or is_spelled_otherwise else column._replace(type=kind)
-
-    return replace(plan, columns=tuple(map(widened, plan.columns)))
+    The target cannot widen it later (G-65).
+    """
+    target = landing_of(column.landing, table.chosen, salted)
+    column = column._replace(renamed=target.renamed, salted=target.salted)
+    kind = as_wide_as(column.type, streamed.get(column.name, ()))
+    is_spelled_otherwise = column.name in table.key and not kind.startswith("int")
+    return column if table.chosen.type_of(column.name) or is_spelled_otherwise else column._replace(type=kind)
 
 
 OTHER_SETTINGS = "the settings of its initial load are not those with which the load began"
@@ -182,13 +179,16 @@ def settings_of(table: Table) -> str:
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
-    logged = {"logged": True} if table.loads_through_log else {}
-    landing: dict[str, Any] = {"landing": table.types} if table.types else {}
-    landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
-    landing |= {"extra": table.chosen.extra} if table.chosen.extra else {}
-    landing |= {"where": table.chosen.where} if table.chosen.where else {}
+    of_table = {
+        "logged": table.loads_through_log,
+        "landing": table.types,
+        "hashed": table.chosen.hashed,
+        "extra": table.chosen.extra,
+        "where": table.chosen.where,
+    }
+    given = {name: value for name, value in of_table.items() if value}
     columns = table.model_dump(mode="json")["columns"]
-    return json.dumps({"columns": columns, **logged, **landing, **chosen}, sort_keys=True)
+    return json.dumps({"columns": columns, **given, **chosen}, sort_keys=True)
 
 
 def pace_of(load: JdbcLoad) -> Pace:
@@ -217,8 +217,6 @@ def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
             return JdbcTable(spark, load.connection, split_source_name(load.table or table.source)).size()
         except MirroringError:
             return sys.maxsize  # reading the table reports the error
-    if load is None:
-        return sys.maxsize
     return sum(piece.weight for chunk in plan.remaining for piece in pieces_of(plan.chunks[chunk]))
 
 
@@ -239,18 +237,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         since = _above_old_log(table, since, hand_over, ignored, is_exact=load.handover == "exact")
     export = export_of(mirror, load)
     files = export_files(export)
-    columns = export_columns(export, files[0], table.chosen, load.types)
-    for file in files[1:]:
-        others = export_columns(export, file, table.chosen, load.types)
-        both = columns_of_both(columns, others)
-        if both is None:
-            raise TerminalError(
-                "LOAD_INVALID",
-                f"the file has {_named(others)}, the first one {_named(columns)}",
-                where=str(export.path(file)),
-                next_step="export the entire table again, all files by the same columns and types",
-            )
-        columns = both
+    columns = export_columns(export, files, table.chosen, load.types)
     if export.is_described:
         key = dfm_of(export.path(files[0])).key
         if table.key and not table.key_is_unique and (lacking := columns_lacking(table.key, key)):
@@ -387,7 +374,3 @@ def _prove_unique(export: Export, pieces: list[Piece], keys: list[LoadColumn]) -
     twice = find_duplicate(rows, schema)
     if twice is not None:
         raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
-
-
-def _named(columns: tuple[LoadColumn, ...]) -> str:
-    return ", ".join(f"{column.name!r} {column.type}" for column in columns)

@@ -1,13 +1,13 @@
 """Loads in a worker: reads a chunk, converts its rows to types, and stages files without row markers.
 
 Fabric inserts each row of a file without row markers, duplicates too; so the keys of a chunk are proved unique before
-its rows are staged (F-57).
+its rows are staged (F-57, I6).
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -19,6 +19,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import MirroringError, TerminalError
@@ -30,13 +31,13 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import LandingColumn, landed
 from open_mirroring.protocols.publishing import StagedFile
-from spark_jobs.load.unique_keys import duplicate_in
 from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
-from spark_jobs.sources.sql_server.extra_columns import loaded_extra
-from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 from spark_jobs.sources.sql_server.row_filters import matching
+from spark_jobs.sources.sql_server.target_columns import landed_rows, loaded_extra
 from spark_jobs.sources.sql_server.types import filled_length
+
+_MEMORY_FOR_KEYS = "512MB"
 
 
 @dataclass(frozen=True)
@@ -223,3 +224,56 @@ def _cut(tables: Iterable[pa.Table], max_rows: int) -> Iterator[tuple[int, pa.Ta
             piece = table.slice(start, max_rows - rows % max_rows)
             yield rows // max_rows, piece
             rows, start = rows + piece.num_rows, start + piece.num_rows
+
+
+def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, int] | None:
+    """Find two rows with the same key; returns their row numbers, counted from 0 over all *tables*, or None.
+
+    *tables* have at least the columns of *keys*. Keys that do not fit into memory are written to disk.
+    """
+    import duckdb
+
+    # Columns are renamed, so that no name of a source ever becomes part of a query.
+    names = [f"k{at}" for at in range(len(keys))]
+    schema = pa.schema([*(pa.field(n, f.type) for n, f in zip(names, keys, strict=True)), pa.field("row", pa.int64())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        row = 0
+        for table in tables:
+            columns = [table.column(name) for name in keys.names]
+            places = pa.chunked_array([pa.array(np.arange(row, row + table.num_rows))])
+            yield from pa.Table.from_arrays([*columns, places], schema=schema).to_batches()
+            row += table.num_rows
+
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch, duckdb.connect() as db:
+        db.execute(f"SET memory_limit = '{_MEMORY_FOR_KEYS}'")
+        db.execute(f"SET temp_directory = '{scratch}'")
+        db.execute("SET threads = 1")
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
+        db.register("key_rows", reader)
+        query = f"SELECT min(row), max(row) FROM key_rows GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
+        return db.execute(query).fetchone()
+
+
+def duplicate_in(files: Sequence[Path], keys: pa.Schema) -> tuple[int, int] | None:
+    """Find two rows with the same key in Parquet files; returns their numbers as :func:`find_duplicate` does."""
+    if len(keys) == 1 and _ascends(table.column(0) for table in _key_columns(files, keys)):
+        return None
+    return find_duplicate(_key_columns(files, keys), keys)
+
+
+def _ascends(columns: Iterable[pa.ChunkedArray]) -> bool:
+    last: list[pa.Array] = []
+    for column in columns:
+        values = pa.concat_arrays([*last, *column.chunks])
+        if not pc.all(pc.greater(values[1:], values[:-1]), min_count=0).as_py():
+            return False
+        last = [values[-1:]]
+    return True
+
+
+def _key_columns(files: Sequence[Path], keys: pa.Schema) -> Iterator[pa.Table]:
+    for file in files:
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(columns=keys.names, use_threads=False):
+                yield pa.Table.from_batches([batch]).select(keys.names)

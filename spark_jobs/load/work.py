@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,14 +30,15 @@ from spark_jobs.load.task import (
     ExportTask,
     LoadedChunk,
     LoadTarget,
+    duplicate_in,
     duplicate_key,
     load_chunk,
     load_export_chunk,
     stage_no_rows,
 )
-from spark_jobs.load.unique_keys import duplicate_in
 from spark_jobs.publish.driver import StagedWork, Staging
 from spark_jobs.runtime.tasks import THREADS, run_job, tasks_wanted
+from spark_jobs.sources.exports.files import Export
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 from spark_jobs.sources.sql_server.types import filled_length
 
@@ -96,29 +96,28 @@ class LoadWork:
                 raise ValueError(f"{state.source} has a load intent and no load plan")
             loads[table_id] = _Intended(state, self._declared[state.source], state.start.load_plan, intent)
         begun = time.monotonic()
-        chunks = self._stage_exports({t: one for t, one in loads.items() if one.export is not None})
+        chunks = self._stage_exports(loads)
         for table_id, one in loads.items():
             if isinstance(one.table.initial_load, JdbcLoad):
                 chunks[table_id] = self._stage_jdbc(one, one.table.initial_load)
         return {t: self._staged(one, chunks[t], time.monotonic() - begun) for t, one in loads.items()}
 
     def _stage_exports(self, loads: Mapping[str, _Intended]) -> dict[str, list[LoadedChunk]]:
-        tasks = [
-            (t, ExportTask(c, one.state.source, pieces_of(one.plan.chunks[c]), self._target(one)))
-            for t, one in loads.items()
-            if one.export is not None
-            for c in one.chunks
-        ]
-        exports = {one.state.source: export_of(self._mirror, one.export) for one in loads.values() if one.export}
-        chunks: dict[str, list[LoadedChunk]] = {t: [] for t in loads}
-        loaded = run_job(
-            self._spark,
-            f"load {len(loads)} tables",
-            partial(load_export_chunk, self._zone, self._salt, exports),
-            [task for _, task in tasks],
-            sum(piece.weight for _, task in tasks for piece in task.pieces),
-        )
-        for (table_id, _), chunk in zip(tasks, loaded, strict=True):
+        tasks: list[ExportTask] = []
+        tables: list[str] = []
+        exports: dict[str, Export] = {}
+        chunks: dict[str, list[LoadedChunk]] = {}
+        for table_id, one in loads.items():
+            source, load = one.state.source, one.table.initial_load
+            if isinstance(load, ExportLoad):
+                exports[source], target = export_of(self._mirror, load), self._target(one)
+                tasks += [ExportTask(c, source, pieces_of(one.plan.chunks[c]), target) for c in one.chunks]
+                tables += [table_id] * len(one.chunks)
+                chunks[table_id] = []
+        work = partial(load_export_chunk, self._zone, self._salt, exports)
+        size = sum(piece.weight for task in tasks for piece in task.pieces)
+        loaded = run_job(self._spark, f"load {len(exports)} tables", work, tasks, size)
+        for table_id, chunk in zip(tables, loaded, strict=True):
             chunks[table_id].append(chunk)
         return chunks
 
@@ -132,13 +131,13 @@ class LoadWork:
         try:
             name, where = split_source_name(load.table or one.table.source), one.table.row_filter
             source = JdbcTable(self._spark, load.connection, name, where)
-            answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
+            chunks = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
             # Checked after reading: changes that are logged at this time may be in the rows.
             logged = self._reader.highest(one.state.source, self._reader.mirror().committed)
             refuse_handed_over(one.table, one.state.row.generation, max(logged.values(), default=None))
         except MirroringError as error:
             return [LoadedChunk(one.chunks[0], error=error)]
-        return [pickle.loads(answer) for answer in answers]
+        return chunks
 
     def _target(self, one: _Intended) -> LoadTarget:
         state, intent = one.state, one.intent
@@ -160,12 +159,13 @@ class LoadWork:
         try:
             if error is not None:
                 raise error
-            if one.export is not None:
+            if isinstance(one.table.initial_load, ExportLoad):
                 _refuse_unfilled(one.plan, shortest)
             if one.plan.together and len(chunks) > 1:
                 self._prove_unique(one, chunks)
-            makes_empty = self._mirror.publish.empty_tables == "create"
-            if not files and one.is_last and not one.state.row.confirmed and makes_empty:
+            is_last = set(one.plan.remaining) == set(one.chunks)
+            is_empty = is_last and not files and not one.state.row.confirmed
+            if is_empty and self._mirror.publish.empty_tables == "create":
                 files = [stage_no_rows(self._zone, target)]
         except TerminalError as stop:
             if is_fixable(stop):
@@ -221,25 +221,16 @@ class _Intended(NamedTuple):
     def chunks(self) -> tuple[int, ...]:
         return chunks_of(self.intent.work.chunk)
 
-    @property
-    def is_last(self) -> bool:
-        return set(self.plan.remaining) == set(self.chunks)
-
-    @property
-    def export(self) -> ExportLoad | None:
-        load = self.table.initial_load
-        return load if isinstance(load, ExportLoad) else None
-
 
 def _jdbc_work(
     zone: ZoneAddress, salt: Salt | None, source: str, chunks: Sequence[int], target: LoadTarget
-) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+) -> Callable[[int, Iterable[pa.RecordBatch]], LoadedChunk]:
     """The function that stages a chunk in a worker. It refers to plain values only, so that it can be sent there."""
 
-    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> LoadedChunk:
         chunk = chunks[part]
         rows = JdbcRows(batches, target.columns, target.schema, f"{source}, chunk {chunk + 1}")
-        return pickle.dumps(load_chunk(zone, salt, chunk, rows, target))
+        return load_chunk(zone, salt, chunk, rows, target)
 
     return work
 

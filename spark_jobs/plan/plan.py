@@ -34,8 +34,8 @@ from spark_jobs.plan.loaded_columns import doubt_by_deletes
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, types_of, with_rows
 from spark_jobs.plan.selection import CountingChanges, are_loaded, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
-from spark_jobs.sources.sql_server.extra_columns import with_extra
 from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
+from spark_jobs.sources.sql_server.target_columns import with_extra
 from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
 
 _EVERYTHING = "~"

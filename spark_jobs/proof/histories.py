@@ -30,7 +30,7 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, KEY_LEFT, LOAD_MAJOR
 from spark_jobs.proof.logged_keys import LoggedChanges
 from spark_jobs.proof.mirrored_files import Target
 from spark_jobs.proof.rows import Shape, fitted, key_texts
-from spark_jobs.sources.sql_server.extra_columns import times
+from spark_jobs.sources.sql_server.target_columns import times
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

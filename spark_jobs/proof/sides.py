@@ -24,9 +24,8 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import JdbcLoad, ProofExport
-from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
-from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
@@ -37,8 +36,8 @@ from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file
 from spark_jobs.sources.jdbc.dialects import Keys, Range
 from spark_jobs.sources.jdbc.tables import Cut, JdbcRows, JdbcTable, KeyColumns, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
-from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
-from spark_jobs.sources.sql_server.row_filters import matching_rows, refuse_undecided
+from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
+from spark_jobs.sources.sql_server.target_columns import hashed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,15 +169,7 @@ class ExportSource(Source):
     ) -> None:
         self._spark, self._keys, self._export = spark, table.key, export
         files = export_files(export)
-        self.columns = export_columns(export, files[0], table.chosen, types, gone)
-        for file in files[1:]:
-            if columns_of_both(self.columns, export_columns(export, file, table.chosen, types, gone)) is None:
-                raise TerminalError(
-                    "LOAD_INVALID",
-                    "its files have different columns or types",
-                    where=str(export.path(file)),
-                    next_step="export the entire table again, all files by the same columns and types",
-                )
+        self.columns = export_columns(export, files, table.chosen, types, gone)
         self._pieces: Sequence[Piece] = [p for f in files for p in cut_file(export, f, _ROWS_PER_PIECE, CHUNK_BYTES)]
         self.size = sum(piece.weight for piece in self._pieces)
         self.text = f"the {export.format} export {export.root}"
@@ -238,8 +229,9 @@ def source_side(
     source = _read_source(spark, mirror, table, chosen, gone, streamed, borders)
     if table.row_filter is None:
         return source
-    refuse_undecided(table.row_filter, [column.name for column in source.columns])
-    return ChangedSource(source, partial(matching_rows, where=table.row_filter))
+    where = table.row_filter
+    refuse_undecided(where, [column.name for column in source.columns])
+    return ChangedSource(source, lambda rows: rows.filter(matching(rows, where)))
 
 
 def _read_source(

@@ -39,7 +39,7 @@ from spark_jobs.plan.history_rows import place_of_key
 from spark_jobs.plan.plan import plan_table
 from spark_jobs.plan.selection import CountingChanges
 from spark_jobs.plan.table_plan import PlannedRows, PlanStop, TablePlan
-from spark_jobs.sources.sql_server.hashed_columns import landed_rows
+from spark_jobs.sources.sql_server.target_columns import landed_rows
 
 _NAMES = 3
 _CREATIONS_AT_ONCE = 16

@@ -65,8 +65,7 @@ from open_mirroring.protocols.table_stops import HASH_UNMATCHED, ROW_INCOMPLETE,
 from spark_jobs.plan.loaded_columns import LoadedColumn, doubt, is_streamed_for_sure, loaded_columns, may_lack_digits
 from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.published_settings import refuse_other_settings
-from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
-from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
+from spark_jobs.sources.sql_server.chosen_types import keeps_key, keeps_spelling, keeps_values, landed_as
 from spark_jobs.sources.sql_server.type_text import is_known, landing_type
 from spark_jobs.sources.sql_server.types import type_of_landed_key
 

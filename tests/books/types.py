@@ -14,8 +14,7 @@ from open_mirroring.landing_zone.arrow_schema import arrow_type
 from open_mirroring.landing_zone.schema import wider
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, PLAIN_TYPES
 from spark_jobs.sources.qlik.types import QLIK_TYPES, log_type
-from spark_jobs.sources.sql_server.chosen_types import can_land, chosen_key_converter
-from spark_jobs.sources.sql_server.type_changes import keeps_values
+from spark_jobs.sources.sql_server.chosen_types import can_land, chosen_key_converter, keeps_values
 from spark_jobs.sources.sql_server.type_text import landing_type
 
 

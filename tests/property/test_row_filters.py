@@ -15,8 +15,7 @@ from open_mirroring.landing_zone.arrow_schema import arrow_type
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.load.task import MatchingRows
-from spark_jobs.sources.jdbc.dialects import PostgreSql, SqlServer
-from spark_jobs.sources.jdbc.pushdown import spelled_for
+from spark_jobs.sources.jdbc.dialects import PostgreSql, SqlServer, spelled_for
 from spark_jobs.sources.sql_server.row_filters import matching
 from tests.mutated_tables import random_rows
 

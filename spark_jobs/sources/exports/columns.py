@@ -7,8 +7,8 @@ zone are read as UTC.
 
 from __future__ import annotations
 
-import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.load_columns import LoadColumn
-from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, texts_as
+from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, is_binary, texts_as
 from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
-from spark_jobs.sources.sql_server.column_casts import matches
 from spark_jobs.sources.sql_server.type_text import (
     INTEGERS,
     SECOND_DIGITS,
@@ -32,8 +31,8 @@ from spark_jobs.sources.sql_server.type_text import (
     read_any,
     read_type,
 )
-from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
-from spark_jobs.sources.sql_server.types import converter, type_of_landed_key
+from spark_jobs.sources.sql_server.typed_rows import Failure, all_true, are_in_range, are_within, typed_column
+from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 _BY_ARROW = {
     pa.bool_(): "bool",
@@ -50,9 +49,10 @@ _BY_ARROW = {
     pa.float64(): "float64",
     pa.date32(): "date",
     pa.date64(): "date",
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view(), pa.uuid()), "string"),
+    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")), "string"),
 }
-_GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
-_IN_BRACES = re.compile(rf"\{{{_GUID.pattern}\}}")
+_GUID = "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
 _HOLDS = {
     "int": {"bool", "decimal", "float"},
     "float": {"bool", "int", "decimal"},
@@ -141,47 +141,43 @@ def _held(kind: pa.DataType) -> list[str]:
     return [*clock, *digits]
 
 
+def land_rows(
+    batch: pa.RecordBatch, columns: Sequence[LoadColumn], schema: pa.Schema
+) -> tuple[pa.Table, Failure | None]:
+    """Converts a batch to *schema*; returns also why the first row that does not fit fails, None if all rows fit."""
+    bad: dict[int, Failure] = {}
+    arrays = [
+        land_column(values, column, field, bad)
+        for values, column, field in zip(batch.columns, columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema), bad[min(bad)] if bad else None
+
+
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
     """Converts exported values to the type of *field*; adds the ones that do not fit to *bad*, by index."""
     array = _plain(values)
     if column.sql_type is not None and pa.types.is_string(array.type):
         return _read_texts(array, column.sql_type, field, bad)
-    own = _own_type(array.type)
+    own, sql_type = _own_type(array.type), column.sql_type
     if pa.types.is_time(array.type):
-        sql_type = column.sql_type or f"time({_TIME_DIGITS[array.type.unit]})"
-    elif own is not None and column.sql_type is None and column.type != own:
-        sql_type = type_of_landed_key(column.type)
-    elif (
-        column.sql_type is not None
-        and is_known(column.sql_type)
-        and (column.type != landing_type(column.sql_type) or (own and _family(own) != _family(column.type)))
-    ):
-        sql_type = column.sql_type
+        return _read_typed(array, sql_type or f"time({_TIME_DIGITS[array.type.unit]})", column, field, bad)
+    if sql_type is None:
+        sql_type, is_other = type_of_landed_key(column.type), own is not None and own != column.type
     else:
-        sql_type = None
-    if sql_type is not None:
+        is_alike = own is None or _family(own) == _family(column.type)
+        is_other = is_known(sql_type) and not (is_alike and column.type == landing_type(sql_type))
+    if is_other:
         return _read_typed(array, sql_type, column, field, bad)
-    is_cut = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
-    parsed = read_any(column.sql_type or "")
-    declares_fewer = parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
-    if is_cut and (declares_fewer or not field.nullable):
-        lost = pc.not_equal(pc.floor_temporal(array, unit="microsecond"), array)
-        _note_where(lost, column, "has more than 6 digits of a second", bad)
-    try:
-        landed = _cast(array, field.type)
-    except pa.ArrowInvalid as error:
-        _note(_first_misfit(array, field.type), column, f"does not fit: {error}", bad)
-        return pa.nulls(len(array), field.type)
-    _check_range(landed, column, bad)
-    if pa.types.is_floating(landed.type):
-        # A data frame writes NULL like that, and no change can carry such a number (G-06).
-        _note_where(pc.invert(pc.is_finite(landed)), column, "is not a finite number", bad)
-    if column.sql_type is not None:
-        _check_sql_type(landed, column, bad)
-    if not field.nullable:
-        _check_key(landed, column, bad)
-    elif column.sql_type is None and pa.types.is_string(landed.type):
-        _check_guids(landed, column, bad)
+    landed = _cast(array, column, field)
+    if landed is None:
+        # The exact reader finds the value that does not fit.
+        texts, index = texts_as(array, read_type(sql_type)), pa.array(np.arange(len(array)))
+        return typed_column(texts, sql_type, field, index, bad)
+    if column.sql_type is None and pa.types.is_string(landed.type):
+        _check_guids(landed, column, is_key=not field.nullable, bad=bad)
+    if not field.nullable and landed.null_count:
+        at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
+        bad.setdefault(at, Failure(at, "KEY_INVALID", f"the key column {column.name!r} is NULL"))
     return landed
 
 
@@ -226,18 +222,11 @@ def _own_type(kind: pa.DataType) -> str | None:
         return _own_type(kind.value_type)
     if kind in _BY_ARROW:
         return _BY_ARROW[kind]
-    types = pa.types
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or _is_uuid(kind):
-        return "string"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+    if is_binary(kind):
         return "binary"
-    if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
-        return "binary"
-    if types.is_time(kind):
-        return "string"
-    if types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind):
         return "timestamp"
-    if types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_DIGITS):
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_DIGITS):
         return f"decimal({min(kind.precision, _MOST_DIGITS)},{kind.scale})"
     return None
 
@@ -247,14 +236,10 @@ def _family(landing: str) -> str:
     return {"int16": "int", "int32": "int", "int64": "int", "float32": "float", "float64": "float"}.get(name, name)
 
 
-def _is_uuid(kind: pa.DataType) -> bool:
-    return getattr(kind, "extension_name", None) == "arrow.uuid"
-
-
 def _plain(values: pa.Array) -> pa.Array:
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
-    if _is_uuid(values.type):
+    if values.type == pa.uuid():
         texts = [None if v is None else str(uuid.UUID(bytes=v)).upper() for v in values.storage.to_pylist()]
         return pa.array(texts, pa.string())
     types = pa.types
@@ -263,95 +248,60 @@ def _plain(values: pa.Array) -> pa.Array:
     return values
 
 
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if not pa.types.is_timestamp(array.type):
-        return array.cast(kind)
-    if array.type.unit == "ns":
-        # Towards the past, also before 1970: digits are cut from the written time, not from the count since then.
-        array = pc.floor_temporal(array, unit="microsecond")
-    return array.cast(pa.timestamp("us", tz=array.type.tz), safe=True).cast(kind)
+def _cast(array: pa.Array, column: LoadColumn, field: pa.Field) -> pa.Array | None:
+    """Cast values to the type of *field*; None if not all of them certainly fit the column's types."""
+    kind = array.type
+    parsed = read_any(column.sql_type or "")
+    try:
+        if pa.types.is_timestamp(kind):
+            # Towards the past, also before 1970: digits are cut from the written time, not from the count since then.
+            cut = pc.floor_temporal(array, unit="microsecond") if kind.unit == "ns" else array
+            declares_fewer = parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
+            if (declares_fewer or not field.nullable) and not cut.equals(array):
+                return None
+            array = cut.cast(pa.timestamp("us", tz=kind.tz), safe=True)
+        landed = array.cast(field.type)
+    except pa.ArrowInvalid:
+        return None
+    return landed if _fits(landed, parsed) else None
 
 
-def _first_misfit(array: pa.Array, kind: pa.DataType) -> int:
-    for at in range(len(array)):
-        try:
-            _cast(array.slice(at, 1), kind)
-        except pa.ArrowInvalid:
-            return at
-    return 0
-
-
-def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Refuse times outside the years 1 to 9999: most readers cannot read them, though Arrow and Parquet can."""
-    if pa.types.is_timestamp(landed.type):
-        count, low, high = landed.view(pa.int64()), _FIRST, _LAST
-    elif pa.types.is_date32(landed.type):
-        count, low, high = landed.view(pa.int32()), _FIRST_DAY, _LAST_DAY
-    else:
-        return
-    _note_where(pc.or_(pc.less(count, low), pc.greater(count, high)), column, "is outside the years 1 to 9999", bad)
-
-
-def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    parsed, family = read_type(column.sql_type or ""), _family(column.type)
-    if family in ("int", "decimal"):
-        _check_extremes(landed, column, bad)
-    elif family == "binary" and parsed.length not in (None, -1):
-        _note_where(pc.greater(pc.binary_length(landed), parsed.length), column, "has too many bytes", bad)
-        if parsed.name == "binary":
-            _note_where(pc.less(pc.binary_length(landed), parsed.length), column, "has too few bytes", bad)
-    elif family == "timestamp" and parsed.name in SECOND_DIGITS and parsed.second_digits < 6:
-        step = 10 ** (6 - parsed.second_digits)
+def _fits(landed: pa.Array, parsed: SqlType) -> bool:
+    """Whether all values are certainly ones of the SQL type *parsed*; times have to be in the years 1 to 9999."""
+    kind = landed.type
+    if pa.types.is_floating(kind):
+        # A data frame writes NULL like that, and no change can carry such a number (G-06).
+        return all_true(pc.is_finite(landed))
+    if pa.types.is_date32(kind):
+        return are_within(landed.view(pa.int32()), _FIRST_DAY, _LAST_DAY)
+    if pa.types.is_timestamp(kind):
         count = landed.view(pa.int64())
-        cut = pc.multiply(pc.divide(count, step), step)
-        _note_where(pc.not_equal(cut, count), column, f"has more than {parsed.second_digits} digits of a second", bad)
+        step = 10 ** max(0, 6 - parsed.second_digits) if parsed.name in SECOND_DIGITS else 1
+        has_digits = step == 1 or all_true(pc.equal(pc.multiply(pc.divide(count, step), step), count))
+        return has_digits and are_within(count, _FIRST, _LAST)
+    if pa.types.is_binary(kind) and parsed.length not in (None, -1):
+        least = parsed.length if parsed.name == "binary" else 0
+        return are_within(pc.binary_length(landed), least, parsed.length)
+    return are_in_range(landed, parsed)
 
 
-def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Check the least and the greatest number: if they fit, all do."""
-    bounds = pc.min_max(landed).as_py()
-    read = converter(column.sql_type or "")
-    for value in bounds.values():
-        if value is None:
-            continue
-        try:
-            read(format(value, "f") if column.type.startswith("decimal") else str(value))
-        except ValueError as error:
-            at = pc.index(landed, pa.scalar(value, landed.type)).as_py()
-            _note(at, column, str(error), bad)
-            return
-
-
-def _check_guids(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Refuse guids in small letters or braces, where all texts are guids: the stream may spell them in capitals."""
-    texts = landed.drop_null()
-    if len(texts) and matches(texts, rf"^(?:{_GUID.pattern}|{_IN_BRACES.pattern})$"):
+def _check_guids(landed: pa.Array, column: LoadColumn, *, is_key: bool, bad: dict[int, Failure]) -> None:
+    """Refuse guids in small letters or braces, in a key or where all texts are guids: the stream has capitals."""
+    guids = pc.match_substring_regex(landed, rf"^(?:{_GUID}|\{{{_GUID}\}})$")
+    if is_key or pc.all(guids).as_py():
         other = pc.or_(pc.not_equal(landed, pc.ascii_upper(landed)), pc.starts_with(landed, "{"))
-        _note_where(other, column, _GUID_SPELLED, bad, code="VALUE_INVALID")
+        _note_where(pc.and_(guids, other), column, _GUID_SPELLED, bad)
 
 
-def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    if landed.null_count:
-        at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
-        bad.setdefault(at, Failure(at, "KEY_INVALID", f"the key column {column.name!r} is NULL"))
-    if column.sql_type is None and pa.types.is_string(landed.type):
-        for at, text in enumerate(landed.to_pylist()):
-            if text is not None and (_IN_BRACES.fullmatch(text) or (_GUID.fullmatch(text) and text != text.upper())):
-                _note(at, column, _GUID_SPELLED, bad, code="VALUE_INVALID")
-                return
-
-
-def _note_where(
-    found: pa.Array, column: LoadColumn, reason: str, bad: dict[int, Failure], code: str = "VALUE_INVALID"
-) -> None:
+def _note_where(found: pa.Array, column: LoadColumn, reason: str, bad: dict[int, Failure]) -> None:
     at = pc.index(found, pa.scalar(True)).as_py()
     if at >= 0:
-        _note(at, column, reason, bad, code)
+        _note(at, column, reason, bad)
 
 
-def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure], code: str = "VALUE_INVALID") -> None:
+def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure]) -> None:
     kind = f" ({column.sql_type})" if column.sql_type else ""
-    bad.setdefault(at, Failure(at, code, f"column {column.name!r}{kind}: {reason}"))
+    bad.setdefault(at, Failure(at, "VALUE_INVALID", f"column {column.name!r}{kind}: {reason}"))
 
 
 def _unsupported(name: str, what: str, next_step: str) -> TerminalError:

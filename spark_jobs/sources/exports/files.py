@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.load_columns import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.source_places.source_folders import files_below, is_in_hidden
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.decoded import Refusal
-from spark_jobs.sources.exports.columns import land_column, landing_column
+from spark_jobs.sources.exports.columns import land_rows, landing_column
 from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
 from spark_jobs.sources.qlik.data_files import is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
@@ -154,13 +154,29 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
 
 
 def export_columns(
-    export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
+    export: Export, files: Sequence[str], chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
 ) -> tuple[LoadColumn, ...]:
-    """The mirrored columns of a file with their types, in the file's order.
+    """The mirrored columns of all *files* with their types, in the first file's order.
 
     *types* are the SQL types under `types` of `initial_load` in the mirror file. Columns in *gone* may be missing.
-    Raises ``LOAD_INVALID`` for missing or duplicate columns, and for columns of a CSV file that *types* does not name.
+    Raises ``LOAD_INVALID`` for missing columns, for columns of a CSV file that *types* does not name, and for files
+    with different columns.
     """
+    columns = _columns_of(export, files[0], chosen, types, gone)
+    for file in files[1:]:
+        others = _columns_of(export, file, chosen, types, gone)
+        both = columns_of_both(columns, others)
+        if both is None:
+            what, first = (", ".join(f"{one.name!r} {one.type}" for one in each) for each in (others, columns))
+            next_step = "export the entire table again, all files by the same columns and types"
+            raise _error(export.path(file), "LOAD_INVALID", f"the file has {what}, the first one {first}", next_step)
+        columns = both
+    return columns
+
+
+def _columns_of(
+    export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str]
+) -> tuple[LoadColumn, ...]:
     path = export.path(file)
     with reading(path):
         if export.is_described:
@@ -260,20 +276,15 @@ class ExportRows:
                 yield batch.select(found).rename_columns([*names])
 
     def _typed(self, batch: pa.RecordBatch) -> pa.Table:
-        bad: dict[int, Failure] = {}
-        arrays = [
-            land_column(values, column, field, bad)
-            for values, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
-        ]
-        if bad:
-            first = bad[min(bad)]
+        table, first = land_rows(batch, self._columns, self._schema)
+        if first is not None:
             if self._export.format == "csv":
                 texts = [values[first.index].as_py() for values in batch.columns]
                 if any(f"{text!r} " in first.reason for text in texts if text is not None and text.upper() in _NULLS):
                     why = "; NULL is an empty field without quotes in a CSV export: export it so"
                     first = replace(first, reason=first.reason + why)
             raise refused(first, self.place(self._read + first.index))
-        return pa.Table.from_arrays(arrays, schema=self._schema)
+        return table
 
 
 def refused(failure: Failure, where: str) -> TerminalError:

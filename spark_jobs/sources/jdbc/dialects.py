@@ -1,4 +1,4 @@
-"""Builds the SQL of initial loads for PostgreSQL and SQL Server, and maps database errors to error codes.
+"""Builds SQL for tables of PostgreSQL and SQL Server, and maps database errors to error codes.
 
 Columns are read as strings that keep every digit, and are then typed like the values of changes. Only PostgreSQL's own
 client returns most values in their own types. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
@@ -7,19 +7,26 @@ client returns most values in their own types. Public source: Microsoft Learn, *
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
 
 from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.config.names import SourceName
+from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from spark_jobs.sources.sql_server.type_text import read_type
+from open_mirroring.landing_zone.load_columns import LoadColumn
+from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, landing_type, read_type
 
 BoundKind = Literal["integer", "date", "timestamp", "instant"]
 """The kind of a split's bounds: whole numbers, days, wall clocks or instants in UTC, the latter two in seconds."""
 _PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
 """Prefixes of SQLSTATEs that a retry cannot fix: data, login, catalog, syntax and permission."""
+
+_FILTERED_TEXTS = ("char", "varchar", "nchar", "nvarchar")
 
 
 class Dialect(Protocol):
@@ -86,10 +93,6 @@ class Dialect(Protocol):
         Raises ``TYPE_UNSUPPORTED`` if no SQL Server type holds the column's values.
         """
         ...
-
-    def has_text(self, data_type: str) -> bool:
-        """Whether a column of the unsupported type *data_type* can be mirrored as text."""
-        return data_type != "numeric"
 
     def as_text(self, name: str, sql_type: str) -> str: ...
 
@@ -345,3 +348,56 @@ def database_error(doing: str, state: str, what: str, connection: Connection, ta
         where=where,
         next_step="the next run goes on where this one stopped; if the error stays, check the database and the network",
     )
+
+
+def spelled_for(where: Condition, columns: Iterable[LoadColumn], database: Dialect) -> str | None:
+    """The part of the condition *where* that the database can check by itself, as SQL; None if there is no such part.
+
+    The database may send rows that are not mirrored; they are left out later by their values. It must never leave out
+    a mirrored row. But a database compares texts by collations, by which more texts are equal, and times with more
+    digits than the landing zone keeps. So a comparison that could leave out a mirrored row is not part of the SQL.
+    """
+    found = _spelled(where, {column.name.casefold(): column for column in columns}, database)
+    return None if found is None else found[0]
+
+
+def _spelled(where: Condition, columns: Mapping[str, LoadColumn], database: Dialect) -> tuple[str, bool] | None:
+    """The SQL, and whether it is exact; if not, the database may find more rows by it, never fewer."""
+    if where.parts:
+        known = [part for one in where.parts if (part := _spelled(one, columns, database)) is not None]
+        is_whole = len(known) == len(where.parts)
+        is_exact = is_whole and all(exact for _, exact in known)
+        if where.operator == "NOT":
+            return (f"NOT ({known[0][0]})", True) if is_exact else None
+        if not known or (where.operator == "OR" and not is_whole):
+            return None
+        return f" {where.operator} ".join(f"({sql})" for sql, _ in known), is_exact
+    column = columns.get(where.column.casefold())
+    if column is None or column.sql_type is None:
+        return None
+    name = database.quote(column.name)
+    if where.operator == "NULL":
+        return f"{name} IS NULL", True
+    literals, kind = _literals(where, column, database), read_type(column.sql_type).name
+    if literals is None:
+        return None
+    name = database.as_text(name, column.sql_type) if kind in _FILTERED_TEXTS and database.copies else name
+    right = f"({', '.join(literals)})" if where.operator == "IN" else literals[0]
+    return f"{name} {where.operator} {right}", kind not in _FILTERED_TEXTS
+
+
+def _literals(where: Condition, column: LoadColumn, database: Dialect) -> Sequence[str] | None:
+    """The literals as a database reads them; None where it may compare them otherwise than we do."""
+    sql_type = column.sql_type or ""
+    kind, values = read_type(sql_type).name, where.values
+    if kind in INTEGERS or kind in MONEY or kind == "decimal":
+        is_number = all(isinstance(one, int | Decimal) and not isinstance(one, bool) for one in values)
+        is_same = column.type.startswith(("int", "decimal"))
+        return [format(Decimal(one), "f") for one in values] if is_number and is_same else None
+    if landing_type(sql_type) != column.type or not all(isinstance(one, str) for one in values):
+        return None
+    texts = [str(one) for one in values]
+    if kind == "date":
+        with suppress(ValueError):
+            return [database.bound("date", date.fromisoformat(one).isoformat()) for one in texts]
+    return [database.text(one) for one in texts] if kind in _FILTERED_TEXTS and where.operator in ("=", "IN") else None

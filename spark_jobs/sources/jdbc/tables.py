@@ -6,6 +6,7 @@ is passed to the driver as a property, so it is in no plan, log or error.
 
 from __future__ import annotations
 
+import pickle
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,18 +16,17 @@ from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from open_mirroring.changes.column_choice import ColumnChoice
-from open_mirroring.config.connections import Connection, resolve
+from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.config.row_filter import Condition
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn
-from spark_jobs.sources.exports.columns import land_column
+from spark_jobs.sources.exports.columns import land_rows
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import (
     BoundKind,
@@ -38,12 +38,11 @@ from spark_jobs.sources.jdbc.dialects import (
     database_error,
     dialect_of,
     ranges,
+    spelled_for,
 )
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
-from spark_jobs.sources.jdbc.pushdown import spelled_for
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
-from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import converter
 
 if TYPE_CHECKING:
@@ -113,8 +112,8 @@ class JdbcTable:
 
     def __init__(self, spark: SparkSession, connection: str, name: SourceName, where: Condition | None = None) -> None:
         self._spark, self._name, self._where = spark, name, where
-        self._connection: Connection = resolve(connection)
-        self._dialect: Dialect = dialect_of(self._connection)
+        self._connection = resolve(connection)
+        self._dialect = dialect_of(self._connection)
         self.keys_at_once = self._dialect.keys_at_once
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
@@ -138,7 +137,11 @@ class JdbcTable:
         for column in found:
             if (name := column["name"]) in names:
                 sql_type = self.sql_type(column, chosen.type_of(name))
-                columns.append(LoadColumn(name, _landed(name, sql_type, chosen), sql_type))
+                try:
+                    columns.append(LoadColumn(name, landed_as(sql_type, chosen.type_of(name)), sql_type))
+                except TerminalError as error:
+                    what = f"column {name!r}: {error.what}"
+                    raise TerminalError(error.code, what, next_step=error.next_step) from error
         return tuple(columns)
 
     def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
@@ -151,15 +154,11 @@ class JdbcTable:
         except TerminalError:
             # A NUMERIC without precision has the digits that the mirror file gives (G-110).
             chosen_type = chosen_digits(str(column["data_type"]), chosen)
-            if chosen_type is None and chosen == "string" and self._dialect.has_text(str(column["data_type"])):
+            if chosen_type is None and chosen == "string" and column["data_type"] != "numeric":
                 return "nvarchar(max)"
             if chosen_type is None:
                 raise
             return chosen_type
-
-    def catalog(self) -> Sequence[Mapping[str, Any]]:
-        """The columns of every table that the login may see, one row each."""
-        return self._query("reading its catalog", self._dialect.catalog_query())
 
     def size(self) -> int:
         """Estimates the work of reading the table, in bytes of messages; ``sys.maxsize`` if its size is unknown."""
@@ -199,9 +198,9 @@ class JdbcTable:
         columns: Sequence[LoadColumn],
         split: Cut,
         parts: Sequence[Range | Keys],
-        work: Callable[[int, Iterable[pa.RecordBatch]], Any],
+        work: Callable[[int, Iterable[pa.RecordBatch]], Answer],
         pace: Pace,
-    ) -> list[Any]:
+    ) -> list[Answer]:
         """Runs *work* over the rows of each part, one task for each part. Returns the results in the order of *parts*.
 
         *parts* are ranges or keys of *split*. *work* gets the index of a part and the part's batches, from which it
@@ -211,14 +210,14 @@ class JdbcTable:
         at_once, each = self._at_once(len(parts), pace, size)
         # No more tasks than connections are allowed: how many cores there are is the cluster's affair.
         step = len(parts) if pace.connections is None else at_once
-        found: list[Any] = []
+        found: list[Answer] = []
         connection, name = self._connection, self._name
 
-        def read_part(task: tuple[int, str]) -> Any:
+        def read_part(task: tuple[int, str]) -> Answer:
             part, query = task
             return work(part, paced(rows_of(connection, query, name), each))
 
-        def read_texts(first: int, part: int, batches: Iterable[pa.RecordBatch]) -> Any:
+        def read_texts(first: int, part: int, batches: Iterable[pa.RecordBatch]) -> Answer:
             return work(first + part, paced(batches, each))
 
         for first in range(0, len(parts), step):
@@ -241,11 +240,11 @@ class JdbcTable:
         return at_once, pace.share(min(at_once, cores))
 
     def answers(
-        self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
-    ) -> list[bytes]:
+        self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], Answer], partitions: int
+    ) -> list[Answer]:
         """Runs *work* over each partition of a DataFrame in Spark's workers. Returns the results in order.
 
-        *rows* creates the DataFrame.
+        *rows* creates the DataFrame. Raises the error of a partition unchanged.
         """
         from spark_jobs.runtime.parcels import sealed
 
@@ -256,15 +255,22 @@ class JdbcTable:
 
             context = TaskContext.get()
             part = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pylist([{"part": part, "answer": own(part, batches)}], _ANSWER)
+            try:
+                found: Answer | MirroringError = own(part, batches)
+            except MirroringError as error:
+                found = error
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": pickle.dumps(found)}], _ANSWER)
 
         def run() -> list[Row]:
             return rows().mapInArrow(answer, "part int, answer binary").collect()
 
-        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
+        answers = {line["part"]: pickle.loads(line["answer"]) for line in self.asked("reading its rows", run)}
         if sorted(answers) != list(range(partitions)):
             what = f"{len(answers)} of {partitions} partitions answered"
             raise TransientError("UNREACHABLE", what, next_step="run again")
+        for answer in answers.values():
+            if isinstance(answer, MirroringError):
+                raise answer
         return [answers[part] for part in range(partitions)]
 
     def frame(
@@ -347,7 +353,7 @@ class JdbcTable:
     def _query(self, doing: str, query: str) -> Sequence[Mapping[str, Any]]:
         url, properties = self._login()
         if self._dialect.copies:
-            # A Spark job for each small question costs a tenth of a second.
+            # A Spark job costs a tenth of a second; but only its driver gives the SQLSTATE of a login that is refused.
             answer = ask(self._connection, query)
             if answer is not None:
                 return answer
@@ -388,15 +394,14 @@ class JdbcTable:
         if state is None:
             if self._connection.password:
                 what = what.replace(self._connection.password, "***")
+            what = f"{doing}, Spark failed: {what}"
             where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
             if is_classic(self._spark):
                 next_step = "this is no answer of the database: report it"
-                return TerminalError(
-                    "SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, next_step=next_step
-                )
+                return TerminalError("SERVICE_REFUSED", what, where=where, next_step=next_step)
             # Spark Connect returns no SQLSTATE, so another attempt may succeed.
             next_step = "run again; if it stays, fix what the text names"
-            return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, next_step=next_step)
+            return TransientError("SERVICE_REFUSED", what, where=where, next_step=next_step)
         return database_error(doing, state, what, self._connection, self._name)
 
 
@@ -412,7 +417,8 @@ def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
     dialect = dialect_of(resolved)
     lines: Any = ask(resolved, dialect.catalog_query()) if dialect.copies else None
     if lines is None:
-        lines = JdbcTable(spark(), connection, SourceName("", "")).catalog()
+        table = JdbcTable(spark(), connection, SourceName("", ""))
+        lines = table._query("reading its catalog", dialect.catalog_query())
     lines = sorted(lines, key=lambda line: (line["schema"], line["table"], line["place"]))
     for (schema, table), group in groupby(lines, key=lambda line: (line["schema"], line["table"])):
         columns = list(group)
@@ -437,34 +443,15 @@ class JdbcRows:
 
     def __iter__(self) -> Iterator[pa.Table]:
         for batch in self._batches:
-            index = pa.array(np.arange(batch.num_rows))
-            bad: dict[int, Failure] = {}
-            arrays = [
-                _typed(values, column, field, index, bad)
-                for values, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
-            ]
-            if bad:
-                first = bad[min(bad)]
+            table, first = land_rows(batch, self._columns, self._schema)
+            if first is not None:
                 raise refused(first, self.place(self._read + first.index))
-            yield pa.Table.from_arrays(arrays, schema=self._schema)
+            yield table
             self._read += batch.num_rows
 
     def place(self, row: int) -> str:
         """The chunk and the number of a row, for messages; rows are counted from 1 in the order of reading."""
         return f"{self._where}, row {row + 1} as read"
-
-
-def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    try:
-        return landed_as(sql_type, chosen.type_of(name))
-    except TerminalError as error:
-        raise TerminalError(error.code, f"column {name!r}: {error.what}", next_step=error.next_step) from error
-
-
-def _typed(values: pa.Array, column: LoadColumn, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return typed_column(values.cast(pa.string()), column.sql_type or "", field, index, bad)
-    return land_column(values, column, field, bad)
 
 
 def _bound_kind(sql_type: str) -> BoundKind | None:

@@ -54,6 +54,8 @@ def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
         return pc.replace_substring_regex(texts, r"\.0*$", "")
     if name == "time":
         return _by_value(texts, lambda text: time_text(text, parsed.second_digits))
+    if name == "datetimeoffset" and types.is_timestamp(kind):
+        return pc.binary_join_element_wise(texts, "Z", "")
     return pc.binary_join_element_wise(texts, "00:00:00", " ") if types.is_date(kind) and name != "date" else texts
 
 
@@ -76,12 +78,7 @@ def beyond_exact(values: pa.Array, parsed: SqlType) -> pa.Array | None:
 
 def is_binary(kind: pa.DataType) -> bool:
     """Whether values of an Arrow type are bytes."""
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or (types.is_fixed_size_binary(kind) and not types.is_decimal(kind))
-    )
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(kind)
 
 
 def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:

@@ -1,7 +1,9 @@
-"""Lands columns as the types under `types` of a table in the mirror file, instead of those of their source (G-110).
+"""Decides what values become in another type than their source's.
 
-A value lands in the chosen type unchanged, or its row becomes a dead letter. A value that lands as text has exactly one
-spelling, with all digits.
+The other type may be the one under `types` of a table in the mirror file (G-110): a value lands in it unchanged, or its
+row becomes a dead letter. A value that lands as text has exactly one spelling, with all digits. Or the other type is
+the one that `ALTER COLUMN` gave the column (C-75): it converts every row at the source, and sends no change event. Some
+conversions round, cut or pad values. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import is_exact_number, wider
 from spark_jobs.sources.sql_server.times import date_text, timestamp_text
-from spark_jobs.sources.sql_server.type_changes import keeps_key
 from spark_jobs.sources.sql_server.type_text import (
+    BINARY,
     INTEGERS,
+    MONEY,
     TEXTS,
     TIMESTAMPS,
+    SqlType,
     is_known,
     landing_type,
     read_any,
@@ -27,7 +31,12 @@ from spark_jobs.sources.sql_server.type_text import (
 )
 from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_landed_key
 
-_MOST_DIGITS = 38
+_VARYING = {"varchar", "nvarchar", "text", "ntext", "sysname"}
+_PADDED = {"char", "nchar"}
+_CODE_PAGE = {"varchar", "char", "text"}
+_TEXTS = {*_VARYING, *_PADDED}
+_EXACT_IN_FLOAT = {"tinyint", "smallint"}
+_EXACT_IN_DOUBLE = {*_EXACT_IN_FLOAT, "int"}
 
 
 @lru_cache(maxsize=4096)
@@ -77,7 +86,8 @@ def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
         carried = {landing_type(sql_type) for sql_type in streamed}
     except TerminalError:
         return loaded  # publishing stops for a type that cannot be mirrored
-    is_alike = all(map(is_exact_number, (loaded, *carried))) and {_scale(kind) for kind in carried} <= {_scale(loaded)}
+    numbers = {loaded, *carried}
+    is_alike = all(map(is_exact_number, numbers)) and len(set(map(_landed_scale, numbers))) == 1
     found: str | None = loaded
     for kind in sorted(carried) if loaded in carried or is_alike else ():
         found = found and wider(found, kind)
@@ -180,7 +190,7 @@ def is_spelled_alike(one: str, other: str) -> bool:
         return not {left.name, right.name} & TIMESTAMPS
     numbers = landing_type(one), landing_type(other)
     if all(map(is_exact_number, numbers)):
-        return _scale(numbers[0]) == _scale(numbers[1])
+        return _landed_scale(numbers[0]) == _landed_scale(numbers[1])
     return not all(number.startswith("float") for number in numbers) or numbers[0] == numbers[1]
 
 
@@ -203,5 +213,81 @@ def _as_streamed(column: LoadColumn, streamed: str | None) -> LoadColumn:
     return column._replace(sql_type=streamed) if has_other_digits else column
 
 
-def _scale(landing: str) -> int:
+def _landed_scale(landing: str) -> int:
     return int(landing.rpartition(",")[2].rstrip(")")) if landing.startswith("decimal") else 0
+
+
+@lru_cache(maxsize=4096)
+def keeps_values(old: str, new: str) -> bool:
+    """Whether the source can convert a column from the SQL type *old* to *new* without changing any value."""
+    one, other = read_any(old), read_any(new)
+    if one == other:
+        return True
+    if _is_exact(one):
+        if other.name in ("float", "real"):
+            return one.name in (_EXACT_IN_FLOAT if other.single else _EXACT_IN_DOUBLE)
+        return _is_exact(other) and _scale(one) <= _scale(other)
+    if one.name == "bit":
+        return _is_exact(other)
+    if one.name in ("float", "real"):
+        return other.name in ("float", "real") and (one.single or not other.single)
+    if one.name == "date":
+        return other.name in TIMESTAMPS
+    if one.name in TIMESTAMPS:
+        return other.name in TIMESTAMPS and _keeps_moments(one, other)
+    if one.name == "time":
+        return other.name == "time" and one.second_digits == other.second_digits  # it lands as its text
+    if one.name in BINARY:
+        return other.name in ("varbinary", "image")
+    return _keeps_texts(one, other)
+
+
+@lru_cache(maxsize=4096)
+def keeps_key(old: str, new: str) -> bool:
+    """Whether a key value has the same spelling in the SQL types *old* and *new*.
+
+    Only then the earlier changes of the key are found (G-02).
+    """
+    one, other = read_any(old), read_any(new)
+    if one == other:
+        return True
+    if not keeps_values(old, new):
+        return False
+    if one.name in INTEGERS and other.name in INTEGERS:
+        return True
+    if _is_exact(one) and _is_exact(other):
+        return _scale(one) == _scale(other)
+    return (one.name in TIMESTAMPS and other.name in TIMESTAMPS) or (
+        one.name in {*_TEXTS, *BINARY} and other.name in {*_TEXTS, *BINARY}
+    )
+
+
+def _is_exact(one: SqlType) -> bool:
+    return one.name in INTEGERS or one.name in MONEY or one.name == "decimal"
+
+
+def _scale(one: SqlType) -> int:
+    return 0 if one.name in INTEGERS else one.digits[1]
+
+
+def _keeps_moments(one: SqlType, other: SqlType) -> bool:
+    if one.name == "datetimeoffset":
+        # Any other type keeps the wall clock and drops the offset from UTC.
+        return other.name == "datetimeoffset" and one.second_digits <= other.second_digits
+    if other.name in ("datetime", "smalldatetime"):
+        # They have whole minutes, and 300ths of a second.
+        return one.name == "smalldatetime" or (other.name == "datetime" and one.second_digits == 0)
+    # A `datetime` becomes its exact 300ths of a second if there are enough digits.
+    return one.second_digits <= other.second_digits and (one.name != "datetime" or other.second_digits == 3)
+
+
+def _keeps_texts(one: SqlType, other: SqlType) -> bool:
+    if one.name == "uniqueidentifier":
+        return other.name in _VARYING
+    if one.name == "xml":
+        return other.name in ("nvarchar", "ntext")
+    if one.name not in _TEXTS or other.name not in _TEXTS:
+        return False
+    if other.name in _CODE_PAGE and one.name not in _CODE_PAGE:
+        return False  # characters outside the code page become question marks
+    return other.name in _VARYING or (one.name in _PADDED and one.length == other.length)

@@ -50,11 +50,6 @@ def matching(rows: pa.Table, where: Condition) -> pa.Array:
     return pc.fill_null(_decided(where, columns), False)
 
 
-def matching_rows(rows: pa.Table, where: Condition) -> pa.Table:
-    """The rows that fulfil *where*. Raises ``FILTER_UNDECIDED`` if the rows lack a column of *where*."""
-    return rows.filter(matching(rows, where))
-
-
 def _decided(where: Condition, columns: Mapping[str, pa.Array]) -> pa.Array:
     if where.operator == "NOT":
         return pc.invert(_decided(where.parts[0], columns))

@@ -55,7 +55,8 @@ def date_text(text: str) -> str:
 def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
     """A function that reads strings of a timestamp type as times with zone UTC; ValueError for any other."""
     with_offset = parsed.name == "datetimeoffset"
-    digits = _digits(parsed)
+    # `datetime` counts in 1/300 s and may be printed with any number of digits: its digits prove nothing.
+    digits = parsed.second_digits if parsed.name in SECOND_DIGITS else _MOST_DIGITS
 
     def parse(text: str) -> datetime:
         year, month, day, hour, minute, second, fraction, offset = _moment(text, parsed, digits)
@@ -83,11 +84,6 @@ def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
         return time_text(f"{year}-{month}-{day}T{hour}:{minute}:{second}.{fraction}", digits) + zone
 
     return spelled
-
-
-def _digits(parsed: SqlType) -> int:
-    # `datetime` counts in 1/300 s and may be printed with any number of digits: its digits prove nothing.
-    return parsed.second_digits if parsed.name in SECOND_DIGITS else _MOST_DIGITS
 
 
 def _moment(text: str, parsed: SqlType, digits: int) -> tuple[str, ...]:

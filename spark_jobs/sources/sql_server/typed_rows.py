@@ -22,14 +22,25 @@ from open_mirroring.landing_zone.layout import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import number_reader, text_reader
-from spark_jobs.sources.sql_server.column_casts import cast_to, matches
-from spark_jobs.sources.sql_server.type_text import is_known, landing_type
-from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_key_text, type_of_landed_key
+from spark_jobs.sources.sql_server.type_text import (
+    INTEGERS,
+    MONEY,
+    SECOND_DIGITS,
+    TEXTS,
+    SqlType,
+    is_known,
+    landing_type,
+    read_type,
+)
+from spark_jobs.sources.sql_server.types import converter, type_of_key_text, type_of_landed_key
 
 _ROW_BY_ROW_BELOW = 250
 """Fewer rows than this are read one by one, because a vectorized reader takes time to set up."""
 
 _READ_AT_ONCE = 1 << 30
+_Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
+"""Converts texts, given source type and wanted type, to a column; None if the result is not certain."""
+_GUID = "^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$"
 
 
 @dataclass(frozen=True)
@@ -70,8 +81,10 @@ def type_rows(
     deletes = pc.and_(deletes, changes["row"].combine_chunks().is_null())
     gone = index.filter(deletes)
     if len(gone):
+        # A key's canonical text is in its type's spelling, so the current type reads it.
+        values = key_columns(changes["key"].filter(deletes).combine_chunks(), keys)
         known = key_types(columns, keys, types)
-        pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, known, failures))
+        pieces.append(_typed(values, known, RowMarker.DELETE, gone, schema, failures))
     if len(gone) < len(index):
         upserts = pc.invert(deletes)
         index, texts = index.filter(upserts), changes["row"].filter(upserts).combine_chunks()
@@ -83,7 +96,11 @@ def type_rows(
                 continue
             whole = rows == len(index)
             some, places = (texts, index) if whole else (texts.filter(chosen), index.filter(chosen))
-            pieces.append(_upserts(some, places, text, schema, keys, failures))
+            source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(text)}
+            wanted = [name for name in schema.names if name in source_types]
+            values = (_read_each if len(some) < _ROW_BY_ROW_BELOW else _read_together)(some, wanted)
+            marker = RowMarker.UPSERT if keys else RowMarker.INSERT
+            pieces.append(_typed(values, source_types, marker, places, schema, failures))
     rows = pa.concat_tables([schema.empty_table(), *(rows for rows, _ in pieces)])
     places = pa.concat_arrays([pa.array([], pa.int64()), *(places for _, places in pieces)])
     return Typed(rows, places, failures)
@@ -102,67 +119,36 @@ def key_types(columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapp
     return landed | {name: type_of_key_text(types[name]) for name in own}
 
 
-def _upserts(
-    texts: pa.Array,
-    index: pa.Array,
-    cols: str,
-    schema: pa.Schema,
-    keys: Sequence[str],
-    failures: list[Failure],
-) -> tuple[pa.Table, pa.Array]:
-    source_types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
-    wanted = [field.name for field in schema if field.name in source_types]
-    read = _read_each if len(texts) < _ROW_BY_ROW_BELOW else _read_together
-    values = read(texts, wanted)
-    bad: dict[int, Failure] = {}
-    arrays: list[pa.Array] = []
-    for field in list(schema)[:-1]:
-        if field.name not in source_types:
-            arrays.append(pa.nulls(len(texts), field.type))
-            continue
-        arrays.append(typed_column(values[field.name], source_types[field.name], field, index, bad))
-    marker = RowMarker.UPSERT if keys else RowMarker.INSERT
-    arrays.append(pa.repeat(pa.scalar(int(marker), pa.int32()), len(texts)))
-    return _without(arrays, schema, index, bad, failures)
-
-
-def _deletes(
-    texts: pa.ChunkedArray,
-    index: pa.Array,
-    schema: pa.Schema,
-    keys: Sequence[str],
+def _typed(
+    values: Mapping[str, pa.Array],
     types: Mapping[str, str],
+    marker: RowMarker,
+    index: pa.Array,
+    schema: pa.Schema,
     failures: list[Failure],
 ) -> tuple[pa.Table, pa.Array]:
-    # A key's canonical text is in its type's spelling, so the current type reads it.
-    by_key = key_columns(texts.combine_chunks(), keys)
+    """Type the strings in *values* by *types*; columns without strings are NULL. Leaves out the rows that fail."""
     bad: dict[int, Failure] = {}
     arrays = [
-        typed_column(by_key[field.name], types[field.name], field, index, bad)
-        if field.name in by_key
+        typed_column(values[field.name], types[field.name], field, index, bad)
+        if field.name in values
         else pa.nulls(len(index), field.type)
         for field in list(schema)[:-1]
     ]
-    arrays.append(pa.repeat(pa.scalar(int(RowMarker.DELETE), pa.int32()), len(index)))
-    return _without(arrays, schema, index, bad, failures)
-
-
-def key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
-    """The strings of each key column, from *texts*, the canonical keys of changes."""
-    if len(keys) == 1 and matches(texts, r'^\["[^"\\]*"\]$'):
-        return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
-    values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
-    return {name: pa.array([row[at] for row in values], pa.string()) for at, name in enumerate(keys)}
-
-
-def _without(
-    arrays: list[pa.Array], schema: pa.Schema, index: pa.Array, bad: Mapping[int, Failure], failures: list[Failure]
-) -> tuple[pa.Table, pa.Array]:
+    arrays.append(pa.repeat(pa.scalar(int(marker), pa.int32()), len(index)))
     if bad:
         failures.extend(bad.values())
         good = pc.invert(pc.is_in(index, pa.array(list(bad), pa.int64())))
         arrays, index = [array.filter(good) for array in arrays], index.filter(good)
     return pa.Table.from_arrays(arrays, schema=schema), index
+
+
+def key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
+    """The strings of each key column, from *texts*, the canonical keys of changes."""
+    if len(keys) == 1 and _matches(texts, r'^\["[^"\\]*"\]$'):
+        return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
+    values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
+    return {name: pa.array([row[at] for row in values], pa.string()) for at, name in enumerate(keys)}
 
 
 def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
@@ -193,41 +179,28 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
     """Types one column of strings. Rows that fail become NULL, and are added to *bad* under their *index*."""
     # A value is read by its type when it was logged. The column may be wider now (G-65), or land as another type
     # (G-110).
-    if pa.types.is_string(field.type) and not _is_text(sql_type):
-        array = _exactly(texts, sql_type, field, index, bad)
-        _note_null_keys(array, field, index, bad)
-        return array
-    own = field.with_type(arrow_type(landing_type(sql_type)))
-    cast = cast_to(own.type)
+    lands_as_text = pa.types.is_string(field.type)
+    is_text = is_known(sql_type) and landing_type(sql_type) == "string"
+    own = field if lands_as_text else field.with_type(arrow_type(landing_type(sql_type)))
+    # A text that only the mirror file chooses has one spelling.
+    cast = _cast_to(own.type) if is_text or not lands_as_text else None
     array = cast(texts, sql_type, own.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
     if array is None:
-        array = _exactly(texts, sql_type, own, index, bad)
+        # A key that lands as text has one spelling, too, the only one that a delete knows (G-02).
+        is_key = not field.nullable
+        is_spelled = lands_as_text and (is_key or not is_text)
+        read = text_reader(sql_type, is_key=is_key) if is_spelled else converter(sql_type)
+        array = _one_by_one(texts, read, sql_type, own, index, bad)
     if own.type != field.type:
-        array = landed_otherwise(array, sql_type, field, index, bad)
-    _note_null_keys(array, field, index, bad)
-    return array
-
-
-def _is_text(sql_type: str) -> bool:
-    """Whether a type lands as text on its own, not only by the mirror file's choice."""
-    return is_known(sql_type) and landing_type(sql_type) == "string"
-
-
-def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> None:
+        array = _as_field(array, sql_type, field, index, bad)
     if not field.nullable and array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_pylist():
             row = index[at].as_py()
             bad.setdefault(row, Failure(row, "KEY_INVALID", f"the key column {field.name!r} is NULL"))
+    return array
 
 
-def landed_otherwise(
-    array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
-) -> pa.Array:
-    """Typed values converted to the type of *field*, which is not the landing type of *sql_type*.
-
-    The type of *field* is the wider type that the column has now (G-65), or the number type chosen in the mirror file
-    (G-110).
-    """
+def _as_field(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     kind = array.type
     try:
         if pa.types.is_boolean(kind) and pa.types.is_decimal(field.type):
@@ -235,8 +208,9 @@ def landed_otherwise(
             array = array.cast(pa.int8()).cast(pa.decimal128(3))
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        if _is_exact(kind) and _is_exact(field.type):
-            return _fitting(array, sql_type, field, index, bad)
+        if all(pa.types.is_integer(one) or pa.types.is_decimal(one) for one in (kind, field.type)):
+            (lands,) = (column.type for column in landing_columns(pa.schema([field])))
+            return _one_by_one(array, number_reader(lands), f"{sql_type} as {lands}", field, index, bad)
         raise TerminalError(
             "SCHEMA_CHANGED",
             f"values of column {field.name!r}, which were read as {kind}, do not fit {field.type}: {error}",
@@ -244,37 +218,117 @@ def landed_otherwise(
         ) from error
 
 
-def _is_exact(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
-
-
-def _fitting(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    (lands,) = (column.type for column in landing_columns(pa.schema([field])))
-    fit = number_reader(lands)
+def _one_by_one(
+    given: pa.Array, read: Callable[[Any], Any], types: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
+) -> pa.Array:
     values: list[Any] = []
-    for at, value in enumerate(array.to_pylist()):
+    for at, value in enumerate(given.to_pylist()):
         try:
-            values.append(None if value is None else fit(value))
-        except ValueError as error:
-            values.append(None)
-            row, reason = index[at].as_py(), f"column {field.name!r} ({sql_type} as {lands}): {error}"
-            bad.setdefault(row, Failure(row, "VALUE_INVALID", reason))
-    return pa.array(values, field.type)
-
-
-def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    # A key that lands as text has one spelling, the only one that a delete knows (G-02).
-    if pa.types.is_string(field.type) and not _is_text(sql_type):
-        read: Callable[[str], Any] = text_reader(sql_type, is_key=not field.nullable)
-    else:
-        is_key_text = not field.nullable and pa.types.is_string(field.type)
-        read = key_converter(sql_type) if is_key_text else converter(sql_type)
-    values: list[Any] = []
-    for at, text in enumerate(texts.to_pylist()):
-        try:
-            values.append(None if text is None else read(text))
+            values.append(None if value is None else read(value))
         except ValueError as error:
             values.append(None)
             row = index[at].as_py()
-            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({sql_type}): {error}"))
+            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"column {field.name!r} ({types}): {error}"))
     return pa.array(values, field.type)
+
+
+def _cast_to(kind: pa.DataType) -> _Cast | None:
+    """The function that casts a column of strings to the Arrow type *kind*; None if only the exact reader can do it."""
+    return _CASTS.get(str(kind).split("(")[0].split("[")[0])
+
+
+def _matches(texts: pa.Array, pattern: str) -> bool:
+    """Whether every string that is not NULL matches the regular expression *pattern*."""
+    return all_true(pc.match_substring_regex(texts, pattern))
+
+
+def all_true(found: pa.Array) -> bool:
+    """Whether no value is False; NULL counts as true."""
+    return pc.all(found, min_count=0).as_py() is not False
+
+
+def are_within(values: pa.Array, low: Any, high: Any) -> bool:
+    """Whether *values*, apart from NULL, are from *low* to *high*."""
+    bounds = pc.min_max(values).as_py()
+    return bounds["min"] is None or (low <= bounds["min"] and bounds["max"] <= high)
+
+
+def are_in_range(numbers: pa.Array, parsed: SqlType) -> bool:
+    """Whether numbers, which fit the landing type, certainly fit the SQL type: a tinyint lands in a wider type."""
+    if parsed.name in INTEGERS:
+        return are_within(numbers, *INTEGERS[parsed.name][1:])
+    money = MONEY.get(parsed.name)
+    return money is None or are_within(numbers, 1 - money[2], money[2] - 1)
+
+
+def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    parsed = read_type(sql_type)
+    if parsed.name == "uniqueidentifier":
+        return pc.ascii_upper(texts) if _matches(texts, _GUID) else None
+    if parsed.name not in TEXTS:
+        return None
+    length = 128 if parsed.name == "sysname" else parsed.length
+    if length is None or length == -1:
+        return texts
+    # A text has at most as many characters as UTF-8 bytes, in any unit of the declared length.
+    longest = pc.max(pc.binary_length(texts)).as_py()
+    return texts if longest is None or longest <= length else None
+
+
+def _guarded(pattern: str, prepare: Callable[[pa.Array], pa.Array] = lambda texts: texts) -> _Cast:
+    def cast(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+        if not _matches(texts, pattern):
+            return None
+        try:
+            array = prepare(texts).cast(kind)
+        except pa.ArrowInvalid:
+            return None
+        return array if are_in_range(array, read_type(sql_type)) else None
+
+    return cast
+
+
+_cast_integer = _guarded(r"^-?[0-9]{1,18}$", lambda texts: texts.cast(pa.int64()))
+_cast_decimal = _guarded(r"^-?[0-9]+(\.[0-9]+)?$")
+_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"  # the calendar has no year 0
+
+
+def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    parsed = read_type(sql_type)
+    if parsed.name == "datetimeoffset":
+        return None
+    digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
+    fraction = "[0-9]{1,12}" if digits == 7 else rf"[0-9]{{1,{digits}}}0{{0,{12 - digits}}}" if digits else "0{1,12}"
+    pattern = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.{fraction})?$"
+    # Digits beyond the sixth are cut, never rounded (C-82); a wall clock is read as UTC.
+    cut = _guarded(pattern, lambda texts: pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us")))
+    return cut(texts, sql_type, kind)
+
+
+_cast_double = _guarded(
+    r"^-?[0-9]{1,200}(\.[0-9]{1,200})?([eE][+-]?[0-9]{1,2})?$", lambda texts: texts.cast(pa.float64())
+)
+
+
+def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
+    # By way of eight bytes, as the exact reader does; that reader refuses what four bytes cannot hold.
+    doubles = _cast_double(texts, sql_type, pa.float64())
+    if doubles is None:
+        return None
+    singles = doubles.cast(kind)
+    is_held = pc.and_(pc.is_finite(singles), pc.equal(pc.equal(singles, 0), pc.equal(doubles, 0)))
+    return singles if all_true(is_held) else None
+
+
+_CASTS: dict[str, _Cast] = {
+    "string": _cast_text,
+    "bool": lambda texts, _type, _kind: pc.equal(texts, "1") if _matches(texts, "^[01]$") else None,
+    "int16": _cast_integer,
+    "int32": _cast_integer,
+    "int64": _cast_integer,
+    "float": _cast_single,
+    "double": _cast_double,
+    "decimal128": _cast_decimal,
+    "timestamp": _cast_timestamp,
+    "date32": _guarded(rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}$"),
+}

@@ -129,10 +129,8 @@ def converter(sql_type: str) -> Callable[[str], Any]:
         return _bytes(parsed)
     if name == "time":
         return time_parser(parsed)
-    if name in ("nvarchar", "nchar", "sysname"):
-        return _national(128 if name == "sysname" else parsed.length)
-    if name in ("varchar", "char"):
-        return _code_page(parsed.length)
+    if name in ("nvarchar", "nchar", "sysname", "varchar", "char"):
+        return _text(name, 128 if name == "sysname" else parsed.length)
     return {"bit": _bit, "date": parse_date, "uniqueidentifier": _guid}.get(name, str)
 
 
@@ -218,27 +216,16 @@ def _guid(text: str) -> str:
     return text.upper()
 
 
-def _national(length: int | None) -> Callable[[str], str]:
+def _text(name: str, length: int | None) -> Callable[[str], str]:
     if length is None or length == -1:
         return str
+    # The length counts UTF-16 units, or bytes of an unknown code page, in which each character has at least one.
+    counts_units = name not in ("varchar", "char")
 
     def parse(text: str) -> str:
-        # The length counts UTF-16 units.
-        if len(text) > length or (len(text) * 2 > length and len(text.encode("utf-16-le")) > 2 * length):
-            raise ValueError(f"{shown(text)} is longer than {length} UTF-16 units")
-        return text
-
-    return parse
-
-
-def _code_page(length: int | None) -> Callable[[str], str]:
-    if length is None or length == -1:
-        return str
-
-    def parse(text: str) -> str:
-        # The length counts bytes of an unknown code page: in any of them a text has at least one byte per character.
-        if len(text) > length:
-            raise ValueError(f"{shown(text)} is longer than {length} bytes")
+        may_be_long = counts_units and len(text) * 2 > length
+        if len(text) > length or (may_be_long and len(text.encode("utf-16-le")) > 2 * length):
+            raise ValueError(f"{shown(text)} is longer than {length} {'UTF-16 units' if counts_units else 'bytes'}")
         return text
 
     return parse

@@ -7,7 +7,6 @@ Partitioning*, *Control tables*.
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX, ChangeTablesInDatabase
-from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import ROW_BYTES
 from spark_jobs.runtime.tasks import THREADS, run_job
@@ -140,7 +139,7 @@ class ChangeTables(QueriedTransport):
                 rows = sum(ranges[at].end for _, at in slices) * ROW_BYTES if is_counted else sys.maxsize
                 size += min(table.size(), rows)
             else:
-                parts += map(_part, table.read_slices(structure, [one for one, _ in slices], _work(tasks)))
+                parts += table.read_slices(structure, [one for one, _ in slices], _work(tasks))
         # The connection may hold secrets, so it is part of the function: Spark briefly stores tasks in a file.
         return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
 
@@ -391,22 +390,12 @@ def _copy(connection: Connection, task: tuple[SliceTask, str, SourceName]) -> An
     return one.take(rows_of(connection, query, name))
 
 
-def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], Any]:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> Any:
         texts = (batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])) for batch in batches)
-        try:
-            return pickle.dumps(tasks[part].take(texts))
-        except MirroringError as error:
-            return pickle.dumps(error)
+        return tasks[part].take(texts)
 
     return work
-
-
-def _part(answer: bytes) -> Any:
-    part = pickle.loads(answer)
-    if isinstance(part, MirroringError):
-        raise part
-    return part
 
 
 def overlapping_start(end: int, minutes: int) -> int:

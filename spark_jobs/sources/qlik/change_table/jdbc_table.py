@@ -157,8 +157,8 @@ class ChangeTable(JdbcTable):
         return f"SELECT {', '.join(names)} FROM {rows} ORDER BY {order}"
 
     def read_slices(
-        self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
-    ) -> list[bytes]:
+        self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], Any]
+    ) -> list[Any]:
         """Runs *work* over the exact strings of each slice, in one Spark task each. Returns results in order."""
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.load.unique_keys import duplicate_in
+from spark_jobs.load.task import duplicate_in
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn
-from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.load.task import find_duplicate
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.exports.files import Export, export_columns
 from spark_jobs.sources.sql_server.type_text import landing_type
@@ -291,8 +291,8 @@ def test_a_key_is_found_twice_wherever_its_rows_are(keys: list[tuple[int, str]],
 def test_listed_columns_are_found_in_an_export_whatever_their_case_g67(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "NAME": ["x"], "secret": ["y"]}), tmp_path / "a.parquet")
     export = Export(tmp_path, "parquet")
-    found = export_columns(export, "a.parquet", ColumnChoice(("id", "Name")), {})
+    found = export_columns(export, ["a.parquet"], ColumnChoice(("id", "Name")), {})
     assert [column.name for column in found] == ["id", "NAME"]
     with pytest.raises(TerminalError) as error:
-        export_columns(export, "a.parquet", ColumnChoice(("id", "nmae")), {})
+        export_columns(export, ["a.parquet"], ColumnChoice(("id", "nmae")), {})
     assert error.value.code == "LOAD_INVALID" and "nmae" in error.value.what

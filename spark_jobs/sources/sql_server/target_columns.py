@@ -1,11 +1,12 @@
-"""Fills the extra columns of rows, such as the operation, with properties of the rows' changes (G-118).
+"""Writes the columns that only the target has: extra columns (G-118), hashes (G-121) and names at the target (G-120).
 
-No value comes from a local clock, so a row that is written again has the same values.
+Extra columns, such as the operation, are filled with properties of the rows' changes. No value comes from a local
+clock, so a row that is written again has the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -16,6 +17,7 @@ from open_mirroring.changes.column_choice import DELETED_AT
 from open_mirroring.changes.log_position import is_load_epoch
 from open_mirroring.landing_zone.arrow_schema import arrow_type
 from open_mirroring.landing_zone.layout import RowMarker
+from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import DELETE, INSERT, KEY_LEFT, LOAD_MAJOR
 
@@ -109,3 +111,28 @@ def _time(text: str | None) -> datetime | None:
         found = datetime.fromisoformat(text or "")
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     return None
+
+
+def landed_rows(rows: pa.Table, columns: Sequence[LandingColumn], names: Sequence[str], salt: Salt | None) -> pa.Table:
+    """Rows as they are written to a file: salted columns are hashed, and all columns get the names *names*.
+
+    *names* include the column of the row marker.
+    """
+    return hashed_rows(rows, [column.name for column in columns if column.salted], salt).rename_columns([*names])
+
+
+def hashed_rows(rows: pa.Table, columns: Collection[str], salt: Salt | None) -> pa.Table:
+    """Replaces the strings of *columns* by their hashes; NULL stays NULL."""
+    for name in columns:
+        if salt is None:
+            raise ValueError(f"the column {name!r} is to be hashed, and there is no salt")
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(place), _hashed(rows[name], salt))
+    return rows
+
+
+def _hashed(texts: pa.ChunkedArray, salt: Salt) -> pa.Array:
+    # Each text once: values often repeat, and only this step goes value by value.
+    coded = texts.combine_chunks().dictionary_encode()
+    hashes = pa.array(map(salt.hash, coded.dictionary.to_pylist()), pa.string())
+    return hashes.take(coded.indices)

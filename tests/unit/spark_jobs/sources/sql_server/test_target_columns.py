@@ -13,7 +13,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, extra_columns
 from spark_jobs.changelog.reading import DATED_SCHEMA
-from spark_jobs.sources.sql_server.extra_columns import loaded_extra, times, with_extra
+from spark_jobs.sources.sql_server.target_columns import loaded_extra, times, with_extra
 
 NAMES = ("commit_time", "log_position", "operation", "transaction", "source_table")
 EXTRA = extra_columns((name, f"_{name}") for name in NAMES)
