@@ -21,7 +21,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.documents import FRAGMENTS
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.storage.delta_address import delta_address
+from open_mirroring.storage.object_path import delta_address
 from spark_jobs.runtime.tasks import SessionOnDemand
 from tests.attached_job import environment_of
 from tests.killed_job import exit_of_job

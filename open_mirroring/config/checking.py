@@ -18,12 +18,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from open_mirroring.config import connections
-from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.source import InFolder, refuse_unstreamed
-from open_mirroring.config.storage import storage_place
+from open_mirroring.config.storage import storage_place, stream_from
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address

@@ -7,9 +7,9 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from open_mirroring.config import secret_scan
 from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.config.names import check_path, refusal, unfit, why_elsewhere
+from open_mirroring.config.yaml_tree import SECRET_NEXT_STEP
 
 _NEXT_STEP = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
 _POSTGRESQL = "postgresql+psycopg2"
@@ -27,7 +27,7 @@ def check_url(text: str) -> str:
     if url is None:
         raise unfit("this is not a URL of a ledger", _NEXT_STEP)
     if url.password is not None or any("password" in option for option in url.query):
-        raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.NEXT_STEP)
+        raise refusal("SECRET_IN_FILE", "this URL holds a password", SECRET_NEXT_STEP)
     if url.drivername not in _DRIVERS:
         raise unfit("a ledger lives in SQLite or PostgreSQL", _NEXT_STEP)
     database = url.database or ""

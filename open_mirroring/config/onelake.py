@@ -2,7 +2,7 @@
 
 A connection has the type ``open_mirroring_onelake``. Its ``extra`` contains ``auth``, ``tenant_id``, and the addresses
 of OneLake and the API if they are not the public ones. For a service principal *login* is the client id, *password* the
-secret. Addresses that are not public must be trusted: :mod:`~open_mirroring.remote.trusted_hosts`.
+secret. Addresses that are not public must be trusted (``OPEN_MIRRORING_TRUSTED_HOSTS``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from open_mirroring.config.connections import Connection, check_tenant, invalid, option_texts
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT, PUBLIC_FABRIC_ENDPOINT
 from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
-from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, trusted_endpoint
+from open_mirroring.remote.http_service import TRUSTED_HOSTS, trusted_endpoint
 
 CONNECTION_TYPE = "open_mirroring_onelake"
 

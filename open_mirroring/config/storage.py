@@ -9,23 +9,28 @@ Apache Airflow providers; Microsoft Learn, *Azure Storage connection strings*.
 from __future__ import annotations
 
 import binascii
+import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from open_mirroring.config.connections import Connection, check_tenant, invalid, option_texts, resolve
 from open_mirroring.config.models import Mirror
+from open_mirroring.config.names import stream_position
 from open_mirroring.config.onelake import CONNECTION_TYPE as ONELAKE
 from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.config.section import StoredPlace
+from open_mirroring.config.tables import ExportLoad, StreamFromFile
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
 from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
-from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, Endpoint, trusted_endpoint
+from open_mirroring.remote.http_service import TRUSTED_HOSTS, Endpoint, trusted_endpoint
 from open_mirroring.storage.address import StorageAddress, is_address, parse_address
-from open_mirroring.storage.logins import AzureLogin, Login, S3Login
 from open_mirroring.storage.object_path import ObjectPath, Place
-from open_mirroring.storage.object_store import StorageRoot
+from open_mirroring.storage.object_store import AzureLogin, Login, S3Login, StorageRoot
 
 AZURE, S3 = ("wasb", "adls"), "aws"
 
@@ -69,6 +74,36 @@ def log_place(mirror: Mirror) -> Place:
     Raises ``CONNECTION_INVALID`` if the change log's connection is missing or does not fit the address.
     """
     return folder_place(mirror, mirror.change_log)
+
+
+def stream_from(mirror: Mirror, load: ExportLoad) -> str:
+    """Return the position from which changes of the stream follow the export: a commit LSN, or ``beginning``.
+
+    The position is the setting `stream_from` of *load* in the mirror file, or is in the JSON file that `stream_from`
+    names. An LSN has the form ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32). Raises ``STREAM_FROM_INVALID`` if the JSON file is
+    missing or contains no position. Raises errors of the object storage if the JSON file cannot be read there.
+    """
+    if not isinstance(load.stream_from, StreamFromFile):
+        return load.stream_from
+    file = place_of(mirror, load.stream_from.file, load.connection)
+    try:
+        content = json.loads(file.read_bytes())
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    except ValueError:
+        reason = "is no JSON"
+    else:
+        position = content.get("stream_from") if isinstance(content, dict) else None
+        try:
+            return stream_position(str(position))
+        except PydanticCustomError:
+            reason = "holds no stream position under 'stream_from'"
+    raise TerminalError(
+        "STREAM_FROM_INVALID",
+        f"the file that shows where the export begins in the stream {reason}",
+        where=str(file),
+        next_step="write a JSON object with 'stream_from': the last commit LSN before the export began, or 'beginning'",
+    )
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:

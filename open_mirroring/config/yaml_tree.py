@@ -1,7 +1,7 @@
 """Reads YAML with the line of every setting, and reports all mistakes in the text, not only the first.
 
-The values equal those of ``yaml.safe_load``, merge keys included. A value that looks like a secret is replaced, so that
-no message can show the secret.
+The values equal those of ``yaml.safe_load``, merge keys included. Mirror files only name connections; the secrets are
+in environment variables (I30). So a value that may be a secret is refused, and replaced so that no message shows it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from open_mirroring.config import secret_scan
 from open_mirroring.config.problems import Mistake, SettingPath
 
 WITHHELD = "(withheld)"
@@ -20,6 +19,38 @@ _MAX_VALUES = 500_000
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _SOURCE_COLUMNS = "types"
 """Keys below this setting are names of source columns, which may be called ``password``."""
+SECRET_NEXT_STEP = (
+    "take it out, change it where it is valid (it was in a file), and name a connection that holds the new one"
+)
+
+_KEY = re.compile(
+    r"passw(or)?d|passphrase|^pwd$|secret|token|credential|^sas$|sas(url|uri|key)|(account|access|api|private)key"
+    r"|connectionstring|connstr"
+)
+
+# A URL with user:password@, key=value strings, cloud keys, private keys, JSON web tokens, bearer tokens.
+_VALUE = re.compile(
+    r"""
+      [a-z][a-z0-9+.-]*://[^\s:/@?\#"'\[]*:[^\s]+@
+    | (password|passwd|pwd|sslpassword|client_?secret|secret|token
+        |(shared)?access_?key|account_?key|api_?key|(?<![a-z])sig|SharedAccessSignature)\s*=\s*[^\s=]
+    | \bAWS_SECRET|\bAKIA[0-9A-Z]{16}\b
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY
+    | \beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}
+    | \bBearer\s+[A-Za-z0-9._~+/-]{8,}
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def key_smells(key: str) -> bool:
+    """Whether a setting of the name *key* would hold a secret: ``password``, ``sas_token``, ``AccountKey``, …."""
+    return _KEY.search(re.sub(r"[^a-z0-9]", "", key.casefold())) is not None
+
+
+def text_smells(text: str) -> bool:
+    """Whether a string looks like a secret: a URL with a password, ``AccountKey=…``, a private key."""
+    return _VALUE.search(text) is not None
 
 
 class YamlTree:
@@ -52,9 +83,9 @@ class YamlTree:
         # Comments, anchors and invalid YAML may contain secrets, too.
         reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
         for number, words in enumerate(text.split("\n"), start=1):
-            if number not in reported and secret_scan.text_smells(words):
+            if number not in reported and text_smells(words):
                 what = "this line looks as if it held a secret"
-                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, number))
+                self.findings.append(Mistake((), "SECRET_IN_FILE", what, SECRET_NEXT_STEP, number))
 
     def line_of(self, path: SettingPath) -> int:
         """Return the line of the setting *path*, or, if it is not in the file, of the nearest setting around it."""
@@ -106,9 +137,9 @@ class YamlTree:
                 self.findings.append(Mistake(path, "CONFIG_INVALID", "a key here is not text", next_step, line))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
-            if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
+            if text_smells(key) or (key_smells(key) and not in_columns):
                 what = "this setting looks like a secret"
-                self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, line))
+                self.findings.append(Mistake(path, "SECRET_IN_FILE", what, SECRET_NEXT_STEP, line))
                 continue
             place = (*path, key)
             self.lines[place] = line
@@ -121,7 +152,7 @@ class YamlTree:
             key = self._key(key_node)
             line = key_node.start_mark.line + 1
             if key in first:
-                named = "this setting" if secret_scan.key_smells(key) or secret_scan.text_smells(key) else repr(key)
+                named = "this setting" if key_smells(key) or text_smells(key) else repr(key)
                 what = f"{named} is here again; it was set in line {first[key]}"
                 self.findings.append(Mistake(path, "CONFIG_INVALID", what, "keep one of the two", line))
             elif key is not None:
@@ -137,10 +168,10 @@ class YamlTree:
 
     def _scalar(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath) -> Any:
         line = node.start_mark.line + 1
-        if secret_scan.text_smells(str(node.value)):
+        if text_smells(str(node.value)):
             self.withheld.add(path)
             what = "this value looks like a secret"
-            self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, line))
+            self.findings.append(Mistake(path, "SECRET_IN_FILE", what, SECRET_NEXT_STEP, line))
             return WITHHELD
         try:
             value = loader.construct_object(node)

@@ -3,12 +3,17 @@
 A call is repeated only if its caller marked the call as safe to repeat. Any other call without a clear answer has an
 unknown outcome (O-08). All calls share one retry budget, and wait together when the service asks to wait. Messages show
 no header, query or body. Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design*.
+
+A login is sent only to the service's own hosts over https, to loopback, and to hosts that the person trusts who
+installs the product.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import random
+import re
 import ssl
 import threading
 import time
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
 LONGEST_WAIT_SECONDS = 120.0
 """A call that is asked to wait longer fails instead; the next run continues."""
 
+TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"
+"""The variable with further hosts to which a login may be sent, separated by commas. Only the person who installs the
+product can set it. ``http://HOST`` in it allows a service without TLS in a private network."""
 CA_FILE = "OPEN_MIRRORING_CA_FILE"
 _TRIES = 4
 _BACK_OFF_SECONDS = 0.2
@@ -283,3 +291,36 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except ValueError:
         return None
+
+
+class Endpoint(NamedTuple):
+    """A trusted address: scheme, host and port, and the path without a trailing slash."""
+
+    base: str
+    host: str
+    path: str
+
+
+def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
+    """Parse an address to which a login may be sent; None if the address is invalid or not trusted."""
+    try:
+        address = urlsplit(text)
+        host, port = (address.hostname or "").lower(), address.port
+    except ValueError:
+        return None
+    local = is_loopback(host) and address.scheme in ("http", "https")
+    listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
+    trusted = address.scheme == "https" and (hosts.fullmatch(host) is not None or host in listed)
+    trusted = trusted or (address.scheme == "http" and f"http://{host}" in listed)
+    if address.username is not None or address.query or address.fragment or not (local or trusted):
+        return None
+    at = f"[{host}]" if ":" in host else host
+    return Endpoint(f"{address.scheme}://{at}" + (f":{port}" if port else ""), host, address.path.rstrip("/"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name means this machine only."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

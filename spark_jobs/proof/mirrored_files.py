@@ -35,8 +35,7 @@ from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.schema import LandingColumn, extra_columns
 from open_mirroring.reconciliation.inspection import zone_address
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
-from open_mirroring.storage.delta_address import delta_address
-from open_mirroring.storage.object_path import Place
+from open_mirroring.storage.object_path import Place, delta_address
 from spark_jobs.proof.rows import Part, Work
 from spark_jobs.proof.sides import Side
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors

@@ -16,7 +16,7 @@ import yaml
 
 from open_mirroring.config import Mirror, check_mirror, load_mirror
 from open_mirroring.config.connections import Connection, resolve
-from open_mirroring.config.exports import stream_from
+from open_mirroring.config.storage import stream_from
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.errors import TerminalError
 

@@ -23,9 +23,8 @@ from open_mirroring.changes.manifest import BoundFile, BoundRange
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.remote.entra import EntraLogin
 from open_mirroring.storage.address import parse_address
-from open_mirroring.storage.logins import AzureLogin
 from open_mirroring.storage.object_path import ObjectPath
-from open_mirroring.storage.object_store import ObjectReplaced, ObjectStore, StorageRoot
+from open_mirroring.storage.object_store import AzureLogin, ObjectReplaced, ObjectStore, StorageRoot
 from spark_jobs.sources.transports.message_files import LineFiles
 from tests.object_storage import KINDS, Storage
 
