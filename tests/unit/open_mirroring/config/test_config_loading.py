@@ -74,11 +74,6 @@ def _problems(load: Load, text: str) -> list[tuple[str, int, str]]:
 def test_a_setting_of_another_format_is_refused_with_its_default_too(load: Load) -> None:
     text = GOOD.replace("path: data/capture", "path: data/capture, header_prefix: header__")
     assert [(code, path) for code, _, path in _problems(load, text)] == [("CONFIG_INVALID", "source.header_prefix")]
-    empty = load(GOOD.replace("path: data/capture", "path: data/capture, binary: null, header_prefix: null")).source
-    assert (empty.binary, "header_prefix" in empty.model_dump()) == ("hex", False), "an empty setting is none"
-    topics = "{format: sqlserver-ces, transport: kafka, connection: c, topics: [t], path: ''}"
-    begun = load(GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", topics)).source
-    assert "path" not in begun.model_dump(), "and so is an empty path, where there is none to name"
 
 
 def test_a_good_file_with_its_defaults(load: Load, tmp_path: Path) -> None:
