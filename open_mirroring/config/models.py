@@ -42,6 +42,7 @@ from open_mirroring.config.section import (
     Positive,
     Section,
     StoredPlace,
+    TableName,
 )
 from open_mirroring.config.source import (
     ChangeTables,
@@ -319,7 +320,7 @@ class Mirror(Section):
         default=(),
         description="For qlik-message: structures of tables, given by hand where nothing announces them.",
     )
-    ignore: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
+    ignore: tuple[TableName, ...] = Field(
         default=(),
         description="schema.table of tables at the source that are known not to be mirrored: no one asks whether one "
         "is a mirrored table under another name.",

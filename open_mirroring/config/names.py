@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 from pydantic_core import PydanticCustomError
 
@@ -17,6 +17,7 @@ from open_mirroring.landing_zone.layout import ROW_MARKER, table_folder
 from open_mirroring.storage.address import LOCAL_ADDRESS, is_address, parse_address
 
 BEGINNING = "beginning"
+Names = TypeVar("Names", bound=Iterable[str])
 
 _PART = re.compile(r'\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|(?![ \["])[^.]+(?<! )')
 _LSN = re.compile(r"^([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})$")
@@ -134,27 +135,28 @@ def check_column(name: str) -> str:
     return name
 
 
-def check_distinct(names: Sequence[str]) -> None:
+def check_distinct(names: Names) -> Names:
     """Refuse names that differ only in case, because Fabric compares names without case."""
-    next_step = "list each column once, spelled as at the source"
-    seen: dict[str, str] = {}
-    for name in names:
-        twin = seen.get(name.casefold())
-        if twin == name:
-            raise refusal("COLUMN_NAME_INVALID", f"column {name!r} is listed twice", next_step)
-        if twin is not None:
-            raise refusal("COLUMN_NAME_INVALID", f"columns {twin!r} and {name!r} differ in case only", next_step)
-        seen[name.casefold()] = name
+    if (twin := _repeated(names)) is not None:
+        what = f"column {twin!r} is listed twice; case does not count"
+        raise refusal("COLUMN_NAME_INVALID", what, "list each column once, spelled as at the source")
+    return names
 
 
 def check_landed_names(names: Iterable[str]) -> None:
     """Refuse column names that differ only in case at the target: Fabric compares names without case (G-120)."""
+    if (twin := _repeated(names)) is not None:
+        what = f"two columns would land as {twin!r}; case does not count"
+        raise refusal("COLUMN_NAME_INVALID", what, "choose another name by `rename` for one of them")
+
+
+def _repeated(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
-            what = f"two columns would land as {name!r}; case does not count"
-            raise refusal("COLUMN_NAME_INVALID", what, "choose another name by `rename` for one of them")
+            return name
         seen.add(name.casefold())
+    return None
 
 
 def check_connection_name(name: str) -> str:

@@ -29,9 +29,16 @@ ConnectionOfPath = Annotated[ConnectionName | None, AfterValidator(_of_path)]
 """The connection for `path`, the setting before it; None for a local path."""
 PathText = Annotated[str, AfterValidator(names.check_required_path)]
 PlaceText = Annotated[str, AfterValidator(names.check_place)]
+TableName = Annotated[str, AfterValidator(names.check_source_name)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]
-SqlType = Annotated[str, AfterValidator(names.check_sql_type)]
-LandingType = Annotated[str, AfterValidator(names.check_landing_type)]
+ColumnNames = Annotated[tuple[ColumnName, ...], AfterValidator(names.check_distinct)]
+ColumnList = Annotated[tuple[ColumnName, ...], Field(min_length=1), AfterValidator(names.check_distinct)]
+SqlTypes = Annotated[
+    dict[ColumnName, Annotated[str, AfterValidator(names.check_sql_type)]], AfterValidator(names.check_distinct)
+]
+LandingTypes = Annotated[
+    dict[ColumnName, Annotated[str, AfterValidator(names.check_landing_type)]], AfterValidator(names.check_distinct)
+]
 Positive = Annotated[StrictInt, Field(ge=1)]
 
 

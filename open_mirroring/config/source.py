@@ -28,7 +28,7 @@ from pydantic_core import PydanticKnownError
 from open_mirroring.changes.places_left import GAPS
 from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section
+from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section, TableName
 from open_mirroring.errors import TerminalError
 
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
@@ -298,7 +298,7 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     spells_by_reading: ClassVar[bool] = True
     transport: Literal["jdbc"] = Field(description="The database that the task writes change tables to.")
     connection: ConnectionName = _CONNECTION
-    partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+    partitions: TableName | None = Field(
         default=None,
         description="Where Change Data Partitioning is on: schema and name of the control table, such as "
         "control.attrep_cdc_partitions.",

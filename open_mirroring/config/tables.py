@@ -30,16 +30,19 @@ from open_mirroring.config import names
 from open_mirroring.config.problems import Mistake, SettingPath
 from open_mirroring.config.row_filter import Condition, parse_condition
 from open_mirroring.config.section import (
+    ColumnList,
     ColumnName,
+    ColumnNames,
     ConnectionName,
     ConnectionOfPath,
     DeadLetters,
     ExtraColumns,
-    LandingType,
+    LandingTypes,
     PlaceText,
     Positive,
     Section,
-    SqlType,
+    SqlTypes,
+    TableName,
 )
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
 from open_mirroring.landing_zone.schema import POSITION_KEY, extra_columns
@@ -97,8 +100,7 @@ _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
 class DelimitedText(Section):
     """Settings for a table written as delimited text instead of Parquet, whose columns can never change (F-23)."""
 
-    columns: dict[ColumnName, str] = Field(
-        min_length=1,
+    columns: Annotated[dict[ColumnName, str], Field(min_length=1), AfterValidator(names.check_distinct)] = Field(
         description="Every column in order with its landing type, as docs/types.md has it for the source: "
         f"{', '.join(DATA_TYPES)}. Text has no decimals, and no column can be added later.",
     )
@@ -119,7 +121,6 @@ class DelimitedText(Section):
     @field_validator("columns")
     @classmethod
     def _columns(cls, columns: dict[str, str]) -> dict[str, str]:
-        names.check_distinct(list(columns))
         for name, kind in columns.items():
             if kind not in DATA_TYPES:
                 what = f"delimited text has no type {kind!r} for the column {name!r}"
@@ -203,7 +204,7 @@ class ExportLoad(Section):
         "changed between the export and the first change of the stream. exact: stream_from is the first commit of "
         "the stream that is not in the export.",
     )
-    types: dict[ColumnName, SqlType] = Field(
+    types: SqlTypes = Field(
         default_factory=dict,
         description="SQL type of each column; csv needs it. For qlik-full-load only of those that shall have another "
         "one.",
@@ -228,7 +229,6 @@ class ExportLoad(Section):
     def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if info.data.get("format") == "csv" and not types:
             raise names.unfit("a CSV export has no types", "name the SQL type of every column")
-        names.check_distinct(list(types))
         return types
 
 
@@ -237,7 +237,7 @@ class JdbcLoad(Section):
 
     format: Literal["jdbc"] = Field(description="Read over JDBC.")
     connection: ConnectionName = Field(description="Name of the connection to the source database.")
-    table: str | None = Field(
+    table: TableName | None = Field(
         default=None,
         description="schema.table to read; default: the table's `source`.",
         json_schema_extra={"pattern": SOURCE_NAME},
@@ -275,11 +275,6 @@ class JdbcLoad(Section):
             raise names.unfit(what, "set `handover: quiesced` if it is at rest, or load an export")
         return handover
 
-    @field_validator("table")
-    @classmethod
-    def _table(cls, table: str | None) -> str | None:
-        return table if table is None else names.check_source_name(table)
-
     @field_validator("chunks")
     @classmethod
     def _chunks(cls, chunks: int, info: ValidationInfo) -> int:
@@ -309,7 +304,7 @@ class ProofExport(Section):
         description="The last commit LSN before the export began: what was changed later proves nothing. Unset: "
         "nothing was changed since the export began.",
     )
-    types: dict[ColumnName, SqlType] = Field(
+    types: SqlTypes = Field(
         default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
     )
 
@@ -335,28 +330,21 @@ InitialLoad = Annotated[
 class ColumnSelection(Section):
     """The columns to mirror, by names and patterns. In a pattern, * matches any characters. Case is ignored."""
 
-    include: tuple[ColumnName, ...] | None = Field(
-        default=None, min_length=1, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
+    include: ColumnList | None = Field(
+        default=None, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
     )
-    exclude: tuple[ColumnName, ...] = Field(
+    exclude: ColumnNames = Field(
         default=(), description="These are not mirrored: no value of them leaves the source's messages."
     )
-    rename: dict[ColumnName, ColumnName] = Field(
+    rename: Annotated[dict[ColumnName, ColumnName], AfterValidator(names.check_distinct)] = Field(
         default_factory=dict,
         description="Columns that have another name at the target, each with that name. Everything else calls them "
         "by their name at the source. It is fixed for the life of the target's table.",
     )
 
-    @field_validator("include", "exclude")
-    @classmethod
-    def _distinct(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        names.check_distinct(columns or ())
-        return columns
-
     @field_validator("rename")
     @classmethod
     def _rename(cls, rename: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        names.check_distinct(list(rename))
         names.check_landed_names(rename.values())
         if patterns := [name for name in rename if "*" in name]:
             what = f"`rename` takes names, and {patterns[0]!r} is a pattern"
@@ -381,8 +369,7 @@ def _selected(include: tuple[str, ...] | None, exclude: tuple[str, ...]) -> Colu
 
 
 Columns = Annotated[
-    Annotated[tuple[ColumnName, ...], Field(min_length=1), Tag("(names)")]
-    | Annotated[ColumnSelection, Tag("(ColumnSelection)")],
+    Annotated[ColumnList, Tag("(names)")] | Annotated[ColumnSelection, Tag("(ColumnSelection)")],
     Discriminator(lambda value: "(ColumnSelection)" if isinstance(value, dict | ColumnSelection) else "(names)"),
 ]
 
@@ -419,7 +406,7 @@ _WITHOUT_HISTORY = {
 class Table(Section):
     """One mirrored table."""
 
-    source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
+    source: TableName = Field(
         description="schema.table at the source; a part that holds a dot is in brackets, [my.schema].orders.",
         json_schema_extra={"pattern": SOURCE_NAME},
     )
@@ -432,14 +419,14 @@ class Table(Section):
         description="Only these columns are mirrored; they must include the key. A list of names, or {include: […], "
         "exclude: […], rename: {a: b}} of names and patterns, in any case. Default: all.",
     )
-    key: tuple[ColumnName, ...] = Field(description="Key columns in order. An empty list is a table with inserts only.")
-    types: dict[ColumnName, LandingType] = Field(
+    key: ColumnNames = Field(description="Key columns in order. An empty list is a table with inserts only.")
+    types: LandingTypes = Field(
         default_factory=dict,
         description="Columns that land as another type than their source's. string for any; int16, int32, int64 or "
         "decimal(p,s) for a number, where a value that does not fit is a dead letter; float64 or timestamp for what "
         "they hold. Names in any case.",
     )
-    hash: tuple[ColumnName, ...] = Field(
+    hash: ColumnNames = Field(
         default=(),
         description="Columns that land as hashes: names in any case, and patterns with * for any characters. No key "
         "column. The salt is in `hash` of the mirror.",
@@ -517,7 +504,7 @@ class Table(Section):
         description="For qlik-message: the topic that holds this table's messages and no others; only needed where "
         "nothing names the table.",
     )
-    change_table: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+    change_table: TableName | None = Field(
         default=None,
         description="For qlik-change-table over jdbc: schema and name of the change table. Default: `source` and the "
         "suffix.",
@@ -672,17 +659,9 @@ class Table(Section):
         named["`where` names"] = () if self.row_filter is None else self.row_filter.columns
         return {says: missing for says, names in named.items() if (missing := lacking(names, known))}
 
-    @field_validator("columns")
-    @classmethod
-    def _columns(cls, columns: tuple[str, ...] | ColumnSelection | None) -> tuple[str, ...] | ColumnSelection | None:
-        if isinstance(columns, tuple):
-            names.check_distinct(columns)
-        return columns
-
     @field_validator("key")
     @classmethod
     def _key(cls, key: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        names.check_distinct(key)
         chosen = _chosen(info.data.get("columns"))
         spelled = {name.casefold(): name for name in chosen.listed or ()}
         mirrored = [name for name in chosen.of(key) if spelled.get(name.casefold(), name) == name]
@@ -697,7 +676,6 @@ class Table(Section):
     @field_validator("types")
     @classmethod
     def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        names.check_distinct(list(types))
         mirrored = {*_chosen(info.data.get("columns")).of(types), *info.data.get("key", ())}
         if out := [name for name in types if name not in mirrored]:
             what = f"`types` names the column {out[0]!r}, which `columns` leaves out"
@@ -707,7 +685,6 @@ class Table(Section):
     @field_validator("hash")
     @classmethod
     def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        names.check_distinct(hash)
         _refuse_unread(hash, info.data.get("columns"))
         if refused := hashed_key(info.data.get("key", ()), hash):
             raise names.unfit(*refused)
@@ -723,23 +700,14 @@ class Table(Section):
         if value and info.data.get("full_rows"):
             what = "updates cannot both carry complete rows and need completing"
             raise names.unfit(what, "leave out `full_rows` or `complete_rows`")
-        if value and info.data.get("key") == ():
-            raise names.unfit("a table without key accepts inserts only", "leave it out")
         return value
 
-    @field_validator("keys_never_change", "key_is_unique")
+    @field_validator("complete_rows", "keys_never_change", "key_is_unique", "on_delete", "history")
     @classmethod
-    def _of_the_key(cls, value: bool | None, info: ValidationInfo) -> bool | None:
-        if value is not None and info.data.get("key") == ():
-            could = "could change" if info.field_name == "keys_never_change" else "is unique"
-            raise names.unfit(f"a table without key has none that {could}", "leave it out")
-        return value
-
-    @field_validator("on_delete")
-    @classmethod
-    def _on_delete(cls, value: OnDelete, info: ValidationInfo) -> OnDelete:
-        if value == "keep" and info.data.get("key") == ():
-            raise names.unfit("a table without key accepts inserts only", "leave out `on_delete`")
+    def _of_a_key(cls, value: Any, info: ValidationInfo) -> Any:
+        if value not in (None, False, "remove") and info.data.get("key") == ():
+            what = f"a table without key accepts inserts only, so `{info.field_name}` means nothing"
+            raise names.unfit(what, "leave it out, or give the table a key")
         return value
 
     @field_validator("where")
@@ -787,8 +755,6 @@ class Table(Section):
     def _history(cls, history: History | None, info: ValidationInfo) -> History | None:
         if history is None:
             return None
-        if info.data.get("key") == ():
-            raise names.unfit("a table without key accepts inserts only: it is its own history", "leave out `history`")
         for setting, why in _WITHOUT_HISTORY.items():
             if info.data.get(setting):
                 raise names.unfit(f"`history` does not go with `{setting}`: {why}", "leave one of them out")
@@ -844,12 +810,12 @@ class TablePattern(Section):
     are left out. If several patterns match a table, the first pattern applies.
     """
 
-    source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
+    source: TableName = Field(
         description="schema.table at the source, with * for any characters, as in sales.*. With a `key` it is one "
         "table of that name.",
         json_schema_extra={"pattern": r"^.*\*.*$"},
     )
-    exclude: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
+    exclude: tuple[TableName, ...] = Field(
         default=(), description="schema.table, or patterns of them, that are not mirrored although they fit."
     )
     new_tables: Literal["join", "ask"] = Field(
@@ -867,11 +833,11 @@ class TablePattern(Section):
         default=None,
         description="Which columns of each are mirrored, {include: […], exclude: […], rename: {a: b}}, with the key.",
     )
-    types: dict[ColumnName, LandingType] = Field(
+    types: LandingTypes = Field(
         default_factory=dict,
         description="As `types` of a table, of each that has the column.",
     )
-    hash: tuple[ColumnName, ...] = Field(default=(), description="As `hash` of a table, of each that has the column.")
+    hash: ColumnNames = Field(default=(), description="As `hash` of a table, of each that has the column.")
     extra_columns: ExtraColumns | None = Field(default=None, description="As `extra_columns` of a table.")
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
@@ -935,29 +901,15 @@ class TablePattern(Section):
 
         Raises ValidationError if a mirror file could not list the table with these settings.
         """
-        shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
+        own = {"source", "target", "initial_load"}
+        settings = Table.model_fields.keys() & TablePattern.model_fields.keys() - own
+        shared = {setting: getattr(self, setting) for setting in settings}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
         load = {"initial_load": self.initial_load} if key else {}
         if not key:
             shared = {name: value for name, value in shared.items() if name not in ("keys_never_change", "on_delete")}
         found = {"source": source, "target": target, "key": tuple(key), **shared, **load}
         return Table.model_validate(found).joined()
-
-
-_OF_EACH_TABLE = (
-    "columns",
-    "types",
-    "hash",
-    "extra_columns",
-    "full_rows",
-    "complete_rows",
-    "keys_never_change",
-    "require_reload_on_add",
-    "on_reload",
-    "on_delete",
-    "dead_letters",
-    "prove",
-)
 
 
 def _fits(pattern: str, name: names.SourceName) -> bool:
