@@ -22,7 +22,6 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import InitErrorDetails
 
 from open_mirroring.changes.column_choice import DELETED_AT, ColumnChoice, lacking, plain_names
 from open_mirroring.changes.history_names import history_of, logged_as
@@ -901,14 +900,11 @@ class TablePattern(Section):
 
         Raises ValidationError if a mirror file could not list the table with these settings.
         """
-        own = {"source", "target", "initial_load"}
+        own = {"source", "target"} if key else {"source", "target", "initial_load", "keys_never_change", "on_delete"}
         settings = Table.model_fields.keys() & TablePattern.model_fields.keys() - own
-        shared = {setting: getattr(self, setting) for setting in settings}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
-        load = {"initial_load": self.initial_load} if key else {}
-        if not key:
-            shared = {name: value for name, value in shared.items() if name not in ("keys_never_change", "on_delete")}
-        found = {"source": source, "target": target, "key": tuple(key), **shared, **load}
+        found = {"source": source, "target": target, "key": tuple(key)}
+        found |= {setting: getattr(self, setting) for setting in settings}
         return Table.model_validate(found).joined()
 
 
@@ -928,18 +924,6 @@ def _kind_of_table(value: Any) -> str:
 TableEntry = Annotated[
     Annotated[Table, Tag("(Table)")] | Annotated[TablePattern, Tag("(TablePattern)")], Discriminator(_kind_of_table)
 ]
-
-
-def unfit(path: SettingPath, what: str, next_step: str) -> Mistake:
-    """Describe a setting of a table that contradicts another setting; *path* begins with the index of the table."""
-    return Mistake(path, "CONFIG_INVALID", what, next_step)
-
-
-def refuse(found: Iterable[Mistake]) -> None:
-    """Raise one ValidationError for all mistakes in *found*; does nothing if *found* is empty."""
-    errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.next_step), loc=c.path, input=None) for c in found]
-    if errors:
-        raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 
 
 def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
@@ -966,24 +950,4 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
                 what = f"the target {target!r} is the same table as that of tables[{taken[0]}]; "
                 what += f"case does not count, and no schema is {_DEFAULT_SCHEMA}"
                 found.append(Mistake(path, "CONFIG_INVALID", what, "choose another `target` for one of them"))
-    return found
-
-
-def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Mistake]:
-    """Find tables that would read the same change table as an earlier table.
-
-    *tables* pairs the index of each table in the mirror file with the table. *suffix* ends the default name of a
-    change table.
-    """
-    found: list[Mistake] = []
-    taken: dict[tuple[str, str], int] = {}
-    for index, table in tables:
-        schema, name = table.source_name
-        own = (schema, name + suffix) if table.change_table is None else names.split_source_name(table.change_table)
-        first = taken.setdefault(own, index)
-        if first != index:
-            what = f"the change table {'.'.join(own)!r} is read for tables[{first}] already"
-            found.append(
-                Mistake((index, "change_table"), "CONFIG_INVALID", what, "name the change table of this table")
-            )
     return found
