@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import re
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -110,11 +111,10 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
     if kind == "missing":
         return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", _described(root, location))
     if kind == "literal_error":
-        # The vocabulary is part of the message; the value is only used to guess.
-        vocabulary = _vocabulary(root, location)
-        close = difflib.get_close_matches(str(error["input"]), vocabulary, n=1)
+        # The allowed words are part of the message; the value is only used to guess.
+        close = difflib.get_close_matches(str(error["input"]), re.findall(r"'([^']+)'", context["expected"]), n=1)
         next_step = f"did you mean {close[0]!r}?" if close else _described(root, location)
-        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(vocabulary)}", next_step)
+        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {context['expected']}", next_step)
     if kind in _KINDS:
         return Mistake(
             path, "CONFIG_INVALID", f"the value must be {_KINDS[kind]}", _expected_kind(kind, error["input"])
@@ -172,16 +172,3 @@ def _described(root: type[BaseModel], location: tuple[str | int, ...]) -> str:
         if field is not None and field.description:
             return f"set it: {field.description}"
     return "see the published schema of mirror files"
-
-
-def _vocabulary(root: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    fields = [_fields(model).get(str(location[-1])) for model in _models_at(root, location[:-1])]
-    return list(dict.fromkeys(str(word) for field in fields if field is not None for word in _words(field.annotation)))
-
-
-def _words(annotation: object) -> Iterator[object]:
-    if typing.get_origin(annotation) is typing.Literal:
-        yield from typing.get_args(annotation)
-        return
-    for part in typing.get_args(annotation):
-        yield from _words(part)

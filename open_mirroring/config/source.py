@@ -380,7 +380,7 @@ class _Chosen(Section, extra="ignore"):
     def _is_known(cls, name: str) -> str:
         ours = get_args(FormatName)
         if name not in ours and name not in entry_points(group=FORMATS).names:
-            raise PydanticKnownError("literal_error", {"expected": " or ".join(ours)})
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, ours))})
         return name
 
     @field_validator("transport")

@@ -17,16 +17,15 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from open_mirroring.config.connections import Connection, check_tenant, invalid, option_texts, resolve
+from open_mirroring.config.connections import Connection, invalid, option_texts, resolve
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.names import stream_position
 from open_mirroring.config.onelake import CONNECTION_TYPE as ONELAKE
-from open_mirroring.config.onelake import onelake_connection
+from open_mirroring.config.onelake import entra_login, onelake_connection
 from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.tables import ExportLoad, StreamFromFile
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
-from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
 from open_mirroring.remote.http_service import TRUSTED_HOSTS, Endpoint, trusted_endpoint
 from open_mirroring.storage.address import StorageAddress, is_address, parse_address
 from open_mirroring.storage.object_path import ObjectPath, Place
@@ -166,26 +165,13 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
     name = connection.name
     key = parts.get("AccountKey") or extra.get("shared_access_key") or extra.get("account_key") or ""
     sas = parts.get("SharedAccessSignature") or extra.get("sas_token") or ""
-    tenant, auth = extra.get("tenant_id", ""), extra.get("auth", "")
-    if tenant:
-        check_tenant(connection, tenant)
-    if auth and auth not in AUTHS:
-        raise invalid(name, f"its auth is none of {', '.join(AUTHS)}")
-    if key or sas:
-        if auth or tenant or (key and sas):
-            raise invalid(name, "it holds more than one of key, sas_token and login to Entra ID")
-    elif tenant and auth in ("", "service_principal"):
-        if not (connection.login and connection.password):
-            raise invalid(name, "with tenant_id it needs login (client id) and password (secret)")
-        return "entra", "", EntraLogin(name, AUTHS[0], tenant, connection.login, connection.password, PUBLIC_AUTHORITY)
-    elif auth and auth != "service_principal":
-        if connection.password:
-            raise invalid(name, f"{auth} has no password: it would only lie about")
-        client = extra.get("managed_identity_client_id") or connection.login or ""
-        chosen = next(one for one in AUTHS if one == auth)
-        return "entra", "", EntraLogin(name, chosen, tenant, client, "", PUBLIC_AUTHORITY)
-    else:
-        key = connection.password or ""
+    by_entra = "auth" in extra or "tenant_id" in extra
+    if (key or sas) and (by_entra or (key and sas)):
+        raise invalid(name, "it holds more than one of key, sas_token and login to Entra ID")
+    if by_entra:
+        return "entra", "", entra_login(connection, extra)
+    if not sas:
+        key = key or connection.password or ""
     try:
         b64decode(key, validate=True)
     except binascii.Error:

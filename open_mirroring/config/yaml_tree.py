@@ -15,7 +15,6 @@ import yaml
 from open_mirroring.config.problems import Mistake, SettingPath
 
 WITHHELD = "(withheld)"
-_MAX_VALUES = 500_000
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _SOURCE_COLUMNS = "types"
 """Keys below this setting are names of source columns, which may be called ``password``."""
@@ -64,22 +63,19 @@ class YamlTree:
         self.findings: list[Mistake] = []
         self.withheld: set[SettingPath] = set()
         self.lines: dict[SettingPath, int] = {(): 1}
-        self._values = 0
         self._flattened: set[int] = set()
         try:
             root = _composed(text)
             if root is not None:
                 # Values are built from nodes: the loader reads nothing more.
-                self.data = self._value(yaml.SafeLoader(""), root, (), ())
+                self.data = self._value(yaml.SafeLoader(""), root, ())
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             self._broken(line, "the text holds a character that YAML forbids", "remove the control character")
         except yaml.MarkedYAMLError as error:
             self._broken(*_explain(error))
         except RecursionError:
-            self._broken(1, "the text is nested too deeply", "no mirror file needs more than a handful of levels")
-        except _TooLarge:
-            self._broken(1, f"the text unfolds to more than {_MAX_VALUES} values", "use fewer aliases")
+            self._broken(1, "the text is nested too deeply, or an alias contains itself", "use fewer levels")
         # Comments, anchors and invalid YAML may contain secrets, too.
         reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
         for number, words in enumerate(text.split("\n"), start=1):
@@ -101,28 +97,20 @@ class YamlTree:
         self.data = None
         self.findings.append(Mistake((), "CONFIG_INVALID", what, next_step, line))
 
-    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath, above: tuple[int, ...]) -> Any:
-        self._values += 1
-        if self._values > _MAX_VALUES:
-            raise _TooLarge
-        if id(node) in above:
-            raise yaml.constructor.ConstructorError(None, None, "an alias contains itself", node.start_mark)
-        above = (*above, id(node))
+    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath) -> Any:
         if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN:
             raise yaml.constructor.ConstructorError(None, None, "tags are not allowed here", node.start_mark)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(loader, node, path, above)
+            return self._mapping(loader, node, path)
         if isinstance(node, yaml.SequenceNode):
             items = []
             for index, item in enumerate(node.value):
                 self.lines[(*path, index)] = item.start_mark.line + 1
-                items.append(self._value(loader, item, (*path, index), above))
+                items.append(self._value(loader, item, (*path, index)))
             return items
         return self._scalar(loader, node, path)
 
-    def _mapping(
-        self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath, above: tuple[int, ...]
-    ) -> dict[str, Any]:
+    def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath) -> dict[str, Any]:
         if id(node) not in self._flattened:
             # Flattening changes the node, and an alias visits it again.
             self._refuse_duplicates(loader, node, path)
@@ -143,7 +131,7 @@ class YamlTree:
                 continue
             place = (*path, key)
             self.lines[place] = line
-            content[key] = self._value(loader, value_node, place, above)
+            content[key] = self._value(loader, value_node, place)
         return content
 
     def _refuse_duplicates(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath) -> None:
@@ -190,10 +178,6 @@ def _composed(text: str) -> yaml.Node | None:
     with suppress(yaml.YAMLError, ValueError, RecursionError):
         return yaml.compose(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return yaml.compose(text, yaml.SafeLoader)
-
-
-class _TooLarge(Exception):
-    pass
 
 
 def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:

