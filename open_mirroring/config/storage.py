@@ -49,22 +49,14 @@ _S3_HOSTS = re.compile(r"(?:[a-z0-9-]+\.)*amazonaws\.com(?:\.cn)?")
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
-def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
-    """Return the location that a setting names: the local path or object storage address *text*.
+def place_of(mirror: Mirror, setting: str | StoredPlace, connection: str | None = None) -> Place:
+    """Return the location that a setting names: a local path, or an address in object storage with its connection.
 
-    Raises ``CONNECTION_INVALID`` if *connection* names a connection that is missing or does not fit the address.
+    Raises ``CONNECTION_INVALID`` if the connection is missing or does not fit the address.
     """
-    return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
-
-
-def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
-    """Return the location of a folder that a setting names, local or in object storage.
-
-    Raises ``CONNECTION_INVALID`` if the setting's connection is missing or does not fit the address.
-    """
-    if isinstance(setting, str):
-        return mirror.resolve(setting)
-    return storage_place(setting.path, resolve(setting.connection))
+    text = str(setting)
+    named = setting.connection if isinstance(setting, StoredPlace) else connection
+    return storage_place(text, resolve(named or "")) if is_address(text) else mirror.resolve(text)
 
 
 def log_place(mirror: Mirror) -> Place:
@@ -72,7 +64,7 @@ def log_place(mirror: Mirror) -> Place:
 
     Raises ``CONNECTION_INVALID`` if the change log's connection is missing or does not fit the address.
     """
-    return folder_place(mirror, mirror.change_log)
+    return place_of(mirror, mirror.change_log)
 
 
 def stream_from(mirror: Mirror, load: ExportLoad) -> str:

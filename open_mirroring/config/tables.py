@@ -282,12 +282,16 @@ class JdbcLoad(Section):
         return chunks
 
 
-def _refuse_stream_of_proof(prove: JdbcLoad) -> None:
-    """Refuse settings of a load that have no meaning for a proof."""
+def _without_stream(prove: JdbcLoad) -> JdbcLoad:
     for setting in ("handover", "stream_from"):
         if getattr(prove, setting) is not None:
             what = f"a proof hands nothing over to a stream, so `{setting}` means nothing"
             raise names.unfit(what, f"leave `{setting}` out")
+    return prove
+
+
+JdbcProof = Annotated[JdbcLoad, AfterValidator(_without_stream)]
+"""Rows of the source that are read from its database for a proof."""
 
 
 class ProofExport(Section):
@@ -319,7 +323,7 @@ def _or_jdbc(export: type[Section]) -> Discriminator:
 
 
 ProofSource = Annotated[
-    Annotated[ProofExport, Tag("(ProofExport)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], _or_jdbc(ProofExport)
+    Annotated[ProofExport, Tag("(ProofExport)")] | Annotated[JdbcProof, Tag("(JdbcLoad)")], _or_jdbc(ProofExport)
 ]
 InitialLoad = Annotated[
     Annotated[ExportLoad, Tag("(ExportLoad)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], _or_jdbc(ExportLoad)
@@ -765,7 +769,15 @@ class Table(Section):
         if load is None or "key" not in info.data:
             return load
         if not info.data["key"]:
-            cls._without_key(load, info)
+            if load.handover is None:
+                what = "without a key a row that both the load and the stream bring would be there twice"
+                next_step = "set `handover: quiesced` if nothing is changed between the load and the first change of "
+                next_step += "the stream, `handover: exact` if `stream_from` of an export is the first commit that is "
+                next_step += "not in it; or give the table a key"
+                raise names.unfit(what, next_step)
+            if info.data.get("delimited_text") is not None:
+                what = "rows of a load that goes through the log are distinguished by their key"
+                raise names.unfit(what, "leave `delimited_text` out, or the initial load")
         elif load.handover is not None:
             what = "over the load of a table with a key changes are published as upserts, whatever both hold"
             raise names.unfit(what, "leave `handover` out")
@@ -776,30 +788,6 @@ class Table(Section):
             what = f"`types` of the export does not name {missing}, of `key` or `columns`"
             raise names.unfit(what, "name the SQL type of every column, spelled alike")
         return load
-
-    @field_validator("prove")
-    @classmethod
-    def _prove(cls, prove: ProofExport | JdbcLoad | None) -> ProofExport | JdbcLoad | None:
-        if isinstance(prove, JdbcLoad):
-            _refuse_stream_of_proof(prove)
-        return prove
-
-    @staticmethod
-    def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
-        what = "without a key a row that both the load and the stream bring would be there twice"
-        if isinstance(load, JdbcLoad) and load.handover is None:
-            next_step = (
-                "set `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
-            )
-            next_step += "the stream begins behind that; else load an export, or give the table a key"
-            raise names.unfit(f"{what}, and a database is read while it changes", next_step)
-        if load.handover is None:
-            next_step = "set `handover: quiesced` if nothing changed between the export and the first change of the "
-            next_step += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
-            raise names.unfit(what, f"{next_step}give the table a key")
-        if info.data.get("delimited_text") is not None:
-            what = "rows of a load that goes through the log are distinguished by their key"
-            raise names.unfit(what, "leave `delimited_text` out, or the initial load")
 
 
 class TablePattern(Section):
@@ -850,7 +838,7 @@ class TablePattern(Section):
         description="Rows that were there before the stream, of each table that has a key, from the table of its "
         "name. Unset: a table starts with the first change that is read of it.",
     )
-    prove: JdbcLoad | None = Field(default=None, description="As `prove` of a table, from the table of its name.")
+    prove: JdbcProof | None = Field(default=None, description="As `prove` of a table, from the table of its name.")
 
     @field_validator("target")
     @classmethod
@@ -878,8 +866,6 @@ class TablePattern(Section):
     @field_validator("prove")
     @classmethod
     def _together(cls, prove: JdbcLoad | None, info: ValidationInfo) -> JdbcLoad | None:
-        if prove is not None:
-            _refuse_stream_of_proof(prove)
         settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
         try:
             fields = settings.keys() & Table.model_fields.keys() - {"columns"}  # checked against each key

@@ -173,24 +173,27 @@ class HttpService:
         Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries. Raises
         ``TARGET_BUSY`` if the service asks to wait too long, and ``SERVICE_REFUSED`` for a redirect.
         """
-        said = NoAnswer("no answer")
         for attempt in range(1, _TRIES + 1):
             if too_long := self.budget.await_turn():
                 raise self.unknown(request, NoAnswer("it asked earlier", too_long))
-            outcome = self._once(request)
-            if isinstance(outcome, Answer) and outcome.status not in _PASSING:
+            said = self._once(request)
+            if isinstance(said, Answer):
                 self.budget.succeed()
-                if 300 <= outcome.status < 400 and outcome.status != 304:
-                    raise self._redirected(request, outcome.status)
-                return outcome
-            said = self._said(outcome)
+                if 300 <= said.status < 400 and said.status != 304:
+                    raise TerminalError(
+                        "SERVICE_REFUSED",
+                        f"{self.name} redirects (status {said.status}), which is not followed",
+                        where=str(request),
+                        next_step="name the service's own address in the connection",
+                    )
+                return said
             if said.wait is not None:
                 self.budget.hold(said.wait)
             if not request.repeatable or attempt == _TRIES or not self.budget.take():
-                break
+                raise self.unknown(request, said)
             if said.wait is None:
                 self.budget.back_off(attempt)
-        raise self.unknown(request, said)
+        raise AssertionError("the last try returns or raises")
 
     def unknown(self, request: Request, said: NoAnswer) -> TransientError:
         """Build the error for a call with an unknown outcome."""
@@ -223,27 +226,16 @@ class HttpService:
                 preload_content=request.into is None,
             )
             if request.into is None:
-                return Answer(response.status, response.headers, response.data)
-            return _received(response, request.into)
+                answer = Answer(response.status, response.headers, response.data)
+            else:
+                answer = _received(response, request.into)
         except (self._failures, ValueError) as error:
             # The error's text holds the address with its query, or a header, so only its kind is shown.
             return NoAnswer(type(error).__name__)
-
-    def _said(self, outcome: Answer | NoAnswer) -> NoAnswer:
-        if isinstance(outcome, NoAnswer):
-            return outcome
-        wait = _retry_after(outcome.headers) if outcome.status in (429, 503) else None
-        if outcome.status == 429 and wait is None:
-            wait = 1.0
-        return NoAnswer(described(outcome), wait)
-
-    def _redirected(self, request: Request, status: int) -> TerminalError:
-        return TerminalError(
-            "SERVICE_REFUSED",
-            f"{self.name} redirects (status {status}), which is not followed",
-            where=str(request),
-            next_step="name the service's own address in the connection",
-        )
+        if answer.status not in _PASSING:
+            return answer
+        wait = _retry_after(answer.headers) if answer.status in (429, 503) else None
+        return NoAnswer(described(answer), 1.0 if answer.status == 429 and wait is None else wait)
 
 
 class NoAnswer(NamedTuple):

@@ -49,6 +49,11 @@ class StorageAddress(NamedTuple):
         """The storage account; empty if the connection names the storage account."""
         return self.host.partition("//")[2].partition(".")[0]
 
+    @property
+    def container_text(self) -> str:
+        """The address of the container, for messages."""
+        return self.text.removesuffix(self.path).removesuffix("/")
+
 
 def is_address(text: str) -> bool:
     """Whether a string is an object storage address, valid or not, instead of a local path."""

@@ -65,8 +65,7 @@ class ObjectPath:
         return replace(self, key=f"{self.key}/{name}" if self.key else name)
 
     def __str__(self) -> str:
-        address = self.root.address
-        base = address.text.removesuffix(address.path).removesuffix("/") if address.path else address.text
+        base = self.root.address.container_text
         return f"{base}/{self.key}" if self.key else base
 
     @property

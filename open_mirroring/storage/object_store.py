@@ -9,7 +9,7 @@ S3, *API reference*.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from open_mirroring.remote.entra import STORAGE_AUDIENCE, EntraLogin, TokenSourc
 from open_mirroring.storage.address import StorageAddress
 
 if TYPE_CHECKING:
-    from obstore.store import AzureCredential, S3Credential
+    from obstore.store import AzureCredential
     from obstore.store import ObjectStore as Service
 
 _LISTED_AT_ONCE = 1000
@@ -127,20 +127,6 @@ class AzureCredentials:
             raise
         self.error = None
         return {"token": token, "expires_at": datetime.now(UTC) + _ASK_AGAIN}
-
-
-def s3_credentials(login: S3Login) -> Callable[[], S3Credential]:
-    """Return a function that gives the access key each time obstore asks for credentials."""
-
-    def credential() -> S3Credential:
-        return {
-            "access_key_id": login.key_id,
-            "secret_access_key": login.secret,
-            "token": login.token or None,
-            "expires_at": None,
-        }
-
-    return credential
 
 
 @dataclass(frozen=True)
@@ -330,7 +316,7 @@ class ObjectStore:
 @lru_cache(maxsize=64)
 def open_store(root: StorageRoot) -> ObjectStore:
     """Return the store of a container. A process has one store for each container, to share connections and tokens."""
-    where = root.address.text.removesuffix(root.address.path).removesuffix("/") if root.address.path else str(root)
+    where = root.address.container_text
     login = root.login
     if isinstance(login, S3Login):
         return ObjectStore(_s3(root.address.container, login), where, login.connection)
@@ -361,7 +347,12 @@ def _s3(bucket: str, login: S3Login) -> Service:
     if login.endpoint:
         given |= {"endpoint": login.endpoint, "virtual_hosted_style_request": False}
     if login.key_id:
-        given["credential_provider"] = s3_credentials(login)
+        given["credential_provider"] = lambda: {
+            "access_key_id": login.key_id,
+            "secret_access_key": login.secret,
+            "token": login.token or None,
+            "expires_at": None,
+        }
     # Without this option obstore refuses a put in create mode.
     given["conditional_put"] = "etag"
     return S3Store(bucket, client_options=_client(login.endpoint), retry_config=_RETRIES, **given)
