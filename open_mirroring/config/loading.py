@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
-from open_mirroring.config.problems import ConfigError, Mistake, Problem, SettingPath, explain, path_text
+from open_mirroring.config.problems import ConfigError, Mistake, Problem, SettingPath, explain, line_of, path_text
 from open_mirroring.config.source import InFolder
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
@@ -33,20 +33,13 @@ def load_mirror(path: Path) -> Mirror:
     return _sound(*_read(Path(path)))
 
 
-def parse_mirror(text: str, file: Path) -> Mirror:
+def parse_mirror(text: str, file: Path, model: type[M]) -> M:
     """Parse the text of a mirror file; *file* is the name to show in messages, and need not exist.
 
-    Raises one ``ConfigError`` with all mistakes in the text.
+    *model* is Mirror, or BegunMirror for a file that may list no tables yet. Raises one ``ConfigError`` with all
+    mistakes in the text.
     """
-    return _sound(*_parsed(text, file, Mirror))
-
-
-def parse_begun(text: str, file: Path) -> BegunMirror:
-    """Parse the text of a mirror file that may list no tables yet; *file* is the name to show in messages.
-
-    Raises one ``ConfigError`` with all mistakes in the text.
-    """
-    return _sound(*_parsed(text, file, BegunMirror))
+    return _sound(*_parsed(text, file, model))
 
 
 def _sound(mirror: M | None, problems: list[Problem]) -> M:
@@ -108,7 +101,7 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
 
 
 def _problem(file: Path, tree: YamlTree, found: Mistake) -> Problem:
-    line = found.line or tree.line_of(found.path)
+    line = found.line or line_of(found.path, tree.lines)
     return Problem(found.code, file, line, path_text(found.path), found.what, found.next_step)
 
 

@@ -33,7 +33,7 @@ from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
-from open_mirroring.config.problems import Mistake, Problem, SettingPath, path_text
+from open_mirroring.config.problems import Mistake, Problem, SettingPath, line_of, path_text
 from open_mirroring.config.schedule import OnNewData, check_cron, next_after
 from open_mirroring.config.section import (
     ColumnName,
@@ -562,18 +562,9 @@ class Mirror(Section):
             "file": [self.file.name],
         }
 
-    def line_of(self, path: SettingPath) -> int:
-        """Return the line of the setting *path* in the mirror file.
-
-        For a setting that is not in the file, the result is the line of the section around it.
-        """
-        while path and path not in self._origin.lines:
-            path = path[:-1]
-        return self._origin.lines.get(path, 1)
-
     def problem(self, path: SettingPath, code: str, what: str, next_step: str) -> Problem:
         """Build a problem of the setting *path*, with the setting's line in the mirror file."""
-        return Problem(code, self.file, self.line_of(path), path_text(path), what, next_step)
+        return Problem(code, self.file, line_of(path, self._origin.lines), path_text(path), what, next_step)
 
     def problem_of(self, path: SettingPath, error: MirroringError) -> Problem:
         """Convert an error to a problem of the setting *path*, which caused the error."""

@@ -6,7 +6,7 @@ import datetime
 import difflib
 import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,13 @@ def path_text(path: SettingPath) -> str:
             shown = part if part.isprintable() else repr(part)[1:-1]
             text += f".{shown}" if text else shown
     return text
+
+
+def line_of(path: SettingPath, lines: Mapping[SettingPath, int]) -> int:
+    """Return the line of the setting *path*, or, if it is not in the file, of the nearest setting around it."""
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path, 1)
 
 
 class Problem(NamedTuple):
@@ -114,9 +121,10 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
         return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", _described(root, location))
     if kind == "literal_error":
         # The allowed words are part of the message; the value is only used to guess.
-        close = difflib.get_close_matches(str(error["input"]), re.findall(r"'([^']+)'", context["expected"]), n=1)
+        words = re.findall(r"'([^']+)'", context["expected"]) or [context["expected"]]
+        close = difflib.get_close_matches(str(error["input"]), words, n=1)
         next_step = f"did you mean {close[0]!r}?" if close else _described(root, location)
-        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {context['expected']}", next_step)
+        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(words)}", next_step)
     if kind in _KINDS:
         needed, next_step = _KINDS[kind]
         if kind == "string_type" and isinstance(error["input"], bool | int | float | datetime.date):

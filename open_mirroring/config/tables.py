@@ -529,6 +529,7 @@ class Table(Section):
     _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
     _extra_everywhere: ExtraColumns = PrivateAttr(default=ExtraColumns())
     _joined: bool = PrivateAttr(default=False)
+    """Whether a pattern found the table. Settings of such a table may name columns that the table lacks."""
     _keys_of_rows: tuple[str, ...] | None = PrivateAttr(default=None)
 
     @cached_property
@@ -641,14 +642,6 @@ class Table(Section):
         known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
         landed = {chosen.landed_name(name).casefold() for name in known}
         return [name for _, name in self._extra(everywhere) if name.casefold() in landed]
-
-    def joined(self) -> Table:
-        """Mark the table as found by a pattern, and return the table.
-
-        Settings of such a table may name columns that the table lacks.
-        """
-        self._joined = True
-        return self
 
     def unhashed(self, known: Iterable[str]) -> list[str]:
         """Return the columns that `hash` in the mirror file lists by name, but *known* does not contain (G-122)."""
@@ -891,7 +884,9 @@ class TablePattern(Section):
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
         found = {"source": source, "target": target, "key": tuple(key)}
         found |= {setting: getattr(self, setting) for setting in settings}
-        return Table.model_validate(found).joined()
+        table = Table.model_validate(found)
+        table._joined = True
+        return table
 
 
 def _fits(pattern: str, name: names.SourceName) -> bool:

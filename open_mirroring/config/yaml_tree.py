@@ -83,12 +83,6 @@ class YamlTree:
                 what = "this line looks as if it held a secret"
                 self.findings.append(Mistake((), "SECRET_IN_FILE", what, SECRET_NEXT_STEP, number))
 
-    def line_of(self, path: SettingPath) -> int:
-        """Return the line of the setting *path*, or, if it is not in the file, of the nearest setting around it."""
-        while path not in self.lines:
-            path = path[:-1]
-        return self.lines[path]
-
     def is_withheld(self, path: SettingPath) -> bool:
         """Whether the value at *path*, or a value that contains it, was replaced because it looks like a secret."""
         return any(path[:length] in self.withheld for length in range(len(path) + 1))

@@ -23,6 +23,7 @@ from open_mirroring.storage.object_store import (
     S3Login,
     StorageRoot,
     open_store,
+    s3_options,
 )
 
 _FIRST_READ, _MOST_READ = 2**17, 2**23
@@ -208,7 +209,10 @@ def delta_address(place: Place) -> tuple[str, dict[str, str] | None]:
         return str(place), None
     login, address = place.root.login, place.root.address
     if isinstance(login, S3Login):
-        return f"s3://{address.container}/{place.key}", _s3(login)
+        options = s3_options(login)
+        if login.endpoint.startswith("http://"):
+            options["aws_allow_http"] = "true"
+        return f"s3://{address.container}/{place.key}", options
     # This form names the account: with az:// and an emulator, releases of delta-rs wrote to the container's root.
     domain = address.host.partition("//")[2].replace(".blob.", ".dfs.", 1) or f"{login.account}.dfs.core.windows.net"
     return f"abfss://{address.container}@{domain}/{place.key}", _azure(place, login)
@@ -225,22 +229,4 @@ def _azure(place: ObjectPath, login: AzureLogin) -> dict[str, str]:
         options["endpoint"] = endpoint
     if endpoint.startswith("http://"):
         options["allow_http"] = "true"
-    return options
-
-
-def _s3(login: S3Login) -> dict[str, str]:
-    given = {
-        "aws_region": login.region,
-        "aws_access_key_id": login.key_id,
-        "aws_secret_access_key": login.secret,
-        "aws_session_token": login.token,
-        "aws_endpoint": login.endpoint,
-    }
-    options = {option: value for option, value in given.items() if value}
-    if login.endpoint:
-        options["aws_virtual_hosted_style_request"] = "false"
-    if login.endpoint.startswith("http://"):
-        options["aws_allow_http"] = "true"
-    # Two drivers must never commit the same version.
-    options["aws_conditional_put"] = "etag"
     return options

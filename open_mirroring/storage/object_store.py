@@ -319,7 +319,16 @@ def open_store(root: StorageRoot) -> ObjectStore:
     where = root.address.container_text
     login = root.login
     if isinstance(login, S3Login):
-        return ObjectStore(_s3(root.address.container, login), where, login.connection)
+        from obstore.store import S3Store
+
+        config: Any = s3_options(login)
+        service = S3Store(
+            root.address.container,
+            config=config,
+            client_options=_client(login.endpoint),
+            retry_config=_RETRIES,
+        )
+        return ObjectStore(service, where, login.connection)
     credentials = AzureCredentials(login)
     return ObjectStore(_azure(root.address, login, credentials), where, login.connection, credentials)
 
@@ -340,22 +349,19 @@ def _azure(address: StorageAddress, login: AzureLogin, credentials: AzureCredent
     )
 
 
-def _s3(bucket: str, login: S3Login) -> Service:
-    from obstore.store import S3Store
-
-    given: Any = {"region": login.region} if login.region else {}
-    if login.endpoint:
-        given |= {"endpoint": login.endpoint, "virtual_hosted_style_request": False}
-    if login.key_id:
-        given["credential_provider"] = lambda: {
-            "access_key_id": login.key_id,
-            "secret_access_key": login.secret,
-            "token": login.token or None,
-            "expires_at": None,
-        }
-    # Without this option obstore refuses a put in create mode.
-    given["conditional_put"] = "etag"
-    return S3Store(bucket, client_options=_client(login.endpoint), retry_config=_RETRIES, **given)
+def s3_options(login: S3Login) -> dict[str, str]:
+    """Return the options for a login to S3, by the names that obstore and delta-rs share; they contain secrets."""
+    given = {
+        "aws_region": login.region,
+        "aws_access_key_id": login.key_id,
+        "aws_secret_access_key": login.secret,
+        "aws_session_token": login.token,
+        "aws_endpoint": login.endpoint,
+        "aws_virtual_hosted_style_request": "false" if login.endpoint else "",
+        # Two drivers must never commit the same version, and without this option obstore refuses to create an object.
+        "aws_conditional_put": "etag",
+    }
+    return {option: value for option, value in given.items() if value}
 
 
 def _client(endpoint: str) -> Any:

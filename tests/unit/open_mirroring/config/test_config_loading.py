@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from open_mirroring.changes.places_left import places_left
 from open_mirroring.config import ConfigError, Mirror, json_schema, load_mirror, load_mirrors
 from open_mirroring.config.models import schema_document
-from open_mirroring.config.problems import explain
+from open_mirroring.config.problems import explain, line_of
 from open_mirroring.config.schedule import OnNewData, check_cron
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.errors import TerminalError
@@ -679,7 +679,7 @@ def test_any_file_loads_or_is_refused_with_lines_in_it(data: st.DataObject) -> N
     except ValidationError as error:
         for detail in error.errors():
             found = explain(detail, Mirror)
-            assert found.what and found.next_step and 1 <= tree.line_of(found.path) <= text.count("\n") + 1
+            assert found.what and found.next_step and 1 <= line_of(found.path, tree.lines) <= text.count("\n") + 1
 
 
 def test_json_lines_of_problems_are_plain_values(load: Load) -> None:
