@@ -54,9 +54,11 @@ class Pipeline:
         if not isinstance(spark, SessionOnDemand):
             settings = {"spark": {"start_above": 0}, **settings}  # jobs in other processes do as this one does
         described = {"format": "sqlserver-ces", "transport": "files", "layout": "wrapped", "path": "source"}
+        described |= source or {}
         document = {
             "mirror": "test",
-            "source": {**described, **(source or {})},
+            # What a test sets to None or to no path is not of its source.
+            "source": {name: one for name, one in described.items() if one is not None and (name, one) != ("path", "")},
             "landing_zone": {"store": "local", "path": "zone"},
             "ledger": "sqlite:///ledger.db",
             "change_log": "log",

@@ -352,10 +352,8 @@ class ColumnSelection(Section):
         if patterns := [name for name in rename if "*" in name]:
             what = f"`rename` takes names, and {patterns[0]!r} is a pattern"
             raise names.unfit(what, "write out each column that has another name at the target")
-        mirrored = _selected(info.data.get("include"), info.data.get("exclude", ())).of(rename)
-        if out := [name for name in rename if name not in mirrored and "include" in info.data]:
-            what = f"`rename` names the column {out[0]!r}, which `columns` leaves out"
-            raise names.unfit(what, "leave it out of `rename`, or mirror it")
+        if "include" in info.data:
+            _refuse_left_out("rename", rename, _selected(info.data["include"], info.data.get("exclude", ())))
         return rename
 
     @property
@@ -381,12 +379,16 @@ def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
     return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
 
 
+def _refuse_left_out(setting: str, named: Iterable[str], chosen: ColumnChoice) -> None:
+    if out := [name for name in named if not chosen.of([name])]:
+        what = f"`{setting}` names the column {out[0]!r}, which `columns` leaves out"
+        raise names.unfit(what, f"correct the name, leave it out of `{setting}`, or mirror it")
+
+
 def _refuse_unread(hashed: tuple[str, ...], columns: tuple[str, ...] | ColumnSelection | None) -> None:
     """Refuse a name under `hash` that a list of columns leaves out: the one that is meant would land in clear."""
-    chosen, named = _chosen(columns), plain_names(hashed)
-    if chosen.listed is not None and (unread := {*named}.difference(chosen.of(named))):
-        what = f"`hash` names the column {min(unread)!r}, which `columns` does not list"
-        raise names.unfit(what, "correct the name, or leave it out of `hash`")
+    if (chosen := _chosen(columns)).listed is not None:
+        _refuse_left_out("hash", plain_names(hashed), chosen)
 
 
 def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
@@ -672,10 +674,7 @@ class Table(Section):
     @field_validator("types")
     @classmethod
     def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        mirrored = {*_chosen(info.data.get("columns")).of(types), *info.data.get("key", ())}
-        if out := [name for name in types if name not in mirrored]:
-            what = f"`types` names the column {out[0]!r}, which `columns` leaves out"
-            raise names.unfit(what, "leave it out of `types`, or take it into `columns`")
+        _refuse_left_out("types", types, _chosen(info.data.get("columns")))
         return types
 
     @field_validator("hash")
@@ -709,11 +708,8 @@ class Table(Section):
     @field_validator("where")
     @classmethod
     def _where(cls, where: str | None, info: ValidationInfo) -> str | None:
-        if where is None:
-            return None
-        columns, chosen = parse_condition(where).columns, _chosen(info.data.get("columns"))
-        if out := [name for name in columns if name not in chosen.of([name])]:
-            raise names.unfit(f"`where` names the column {out[0]!r}, which `columns` leaves out", "mirror it, too")
+        if where is not None:
+            _refuse_left_out("where", parse_condition(where).columns, _chosen(info.data.get("columns")))
         return where
 
     @field_validator("delimited_text")
