@@ -20,8 +20,7 @@ BEGINNING = "beginning"
 Names = TypeVar("Names", bound=Iterable[str])
 
 _PART = re.compile(r'\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|(?![ \["])[^.]+(?<! )')
-_LSN = re.compile(r"^([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})$")
-_LSN_BINARY = re.compile(r"^(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})$")
+_LSN = re.compile(r"([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})|(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})")
 _EXPANDED = re.compile(
     r"^~|^\$\w|\$\{|(?<![A-Za-z0-9])\$(?:env:\w+|[A-Z_][A-Z0-9_]*(?![A-Za-z0-9_]))"
     r"|(?<![0-9])%(?![0-9A-Fa-f]{2}%)[A-Za-z_]\w*%",
@@ -192,20 +191,15 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
 
 
 def check_path(path: str) -> str:
-    """Refuse a string that is not a local path."""
+    """Refuse a missing path, and a string that is not a local path."""
+    if not path:
+        raise unfit("a path is needed here", "name a folder; relative ones start at the home folder")
     if (elsewhere := why_elsewhere(path)) is not None:
         raise unfit(*elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         next_step = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise unfit("a path has no control character and no blank at its ends", next_step)
     return path
-
-
-def check_required_path(path: str) -> str:
-    """Refuse a missing path, and a string that is not a local path."""
-    if not path:
-        raise unfit("a path is needed here", "name a folder; relative ones start at the home folder")
-    return check_path(path)
 
 
 def check_stored_place(text: str) -> str:
@@ -222,7 +216,7 @@ def check_stored_place(text: str) -> str:
 def check_place(text: str) -> str:
     """Refuse a string that is neither a local path nor an address in object storage (S-01)."""
     if not is_address(text):
-        return check_required_path(text)
+        return check_path(text)
     try:
         parse_address(text)
     except TerminalError as error:
@@ -248,13 +242,13 @@ def stream_position(text: str) -> str:
     """
     if text == BEGINNING:
         return text
-    match = _LSN.match(text.upper()) or _LSN_BINARY.match(text.upper())
+    match = _LSN.fullmatch(text.upper())
     if match is None:
         raise unfit(
             "this is no stream position",
             f"write {BEGINNING!r}, or the commit LSN before the export began, in quotes: '0000002C:00000730:0011'",
         )
-    return ":".join(match.groups())
+    return ":".join(part for part in match.groups() if part)
 
 
 def check_sql_type(text: str) -> str:

@@ -27,7 +27,7 @@ def _of_path(connection: str | None, info: ValidationInfo) -> str | None:
 
 ConnectionOfPath = Annotated[ConnectionName | None, AfterValidator(_of_path)]
 """The connection for `path`, the setting before it; None for a local path."""
-PathText = Annotated[str, AfterValidator(names.check_required_path)]
+PathText = Annotated[str, AfterValidator(names.check_path)]
 PlaceText = Annotated[str, AfterValidator(names.check_place)]
 TableName = Annotated[str, AfterValidator(names.check_source_name)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]
@@ -59,8 +59,7 @@ class StoredPlace(Section):
 
 
 FolderSetting = Annotated[
-    Annotated[str, AfterValidator(names.check_required_path), Tag("(text)")]
-    | Annotated[StoredPlace, Tag("(StoredPlace)")],
+    Annotated[str, AfterValidator(names.check_path), Tag("(text)")] | Annotated[StoredPlace, Tag("(StoredPlace)")],
     Discriminator(lambda value: "(text)" if isinstance(value, str) else "(StoredPlace)"),
 ]
 """A setting that is a local folder, or an address in object storage with its connection."""
