@@ -136,9 +136,6 @@ class StorageRoot:
     address: StorageAddress
     login: Login
 
-    def __str__(self) -> str:
-        return self.address.text
-
 
 class ObjectStore:
     """The objects of one container. Messages show the container (*where*) and the name of the *connection*.
