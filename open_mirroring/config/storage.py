@@ -145,9 +145,8 @@ def _azure(address: StorageAddress, connection: Connection, extra: Mapping[str, 
         raise invalid(name, "az:// needs the account: its host names it, or the address as abfss://CONTAINER@ACCOUNT.…")
     if address.account and account and address.account != account:
         raise invalid(name, "it belongs to another storage account than the address names")
-    is_local = url is not None and not _AZURE_HOSTS.fullmatch(url.host)
     if url is not None:
-        endpoint = url.base + url.path if is_local else url.base.replace(".dfs.", ".blob.", 1)
+        endpoint = (url.base + url.path).replace(".dfs.", ".blob.", 1)
     else:
         endpoint = address.host or f"https://{account}.blob.core.windows.net"
     return AzureLogin(name, endpoint, address.account or account, kind, secret, entra)

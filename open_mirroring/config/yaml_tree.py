@@ -64,11 +64,12 @@ class YamlTree:
         self.withheld: set[SettingPath] = set()
         self.lines: dict[SettingPath, int] = {(): 1}
         self._flattened: set[int] = set()
+        # Values are built from nodes: the loader reads nothing.
+        self._loader = yaml.SafeLoader("")
         try:
             root = _composed(text)
             if root is not None:
-                # Values are built from nodes: the loader reads nothing more.
-                self.data = self._value(yaml.SafeLoader(""), root, ())
+                self.data = self._value(root, ())
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             self._broken(line, "the text holds a character that YAML forbids", "remove the control character")
@@ -91,24 +92,24 @@ class YamlTree:
         self.data = None
         self.findings.append(Mistake((), "CONFIG_INVALID", what, next_step, line))
 
-    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath) -> Any:
+    def _value(self, node: yaml.Node, path: SettingPath) -> Any:
         if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN:
             raise yaml.constructor.ConstructorError(None, None, "tags are not allowed here", node.start_mark)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(loader, node, path)
+            return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             items = []
             for index, item in enumerate(node.value):
                 self.lines[(*path, index)] = item.start_mark.line + 1
-                items.append(self._value(loader, item, (*path, index)))
+                items.append(self._value(item, (*path, index)))
             return items
-        return self._scalar(loader, node, path)
+        return self._scalar(node, path)
 
-    def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: SettingPath) -> dict[str, Any]:
         if id(node) not in self._flattened:
             # Flattening changes the node, and an alias visits it again.
-            self._refuse_duplicates(loader, node, path)
-            loader.flatten_mapping(node)
+            self._refuse_duplicates(node, path)
+            self._loader.flatten_mapping(node)
             self._flattened.add(id(node))
         content: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -125,10 +126,10 @@ class YamlTree:
                 continue
             place = (*path, key)
             self.lines[place] = line
-            content[key] = self._value(loader, value_node, place)
+            content[key] = self._value(value_node, place)
         return content
 
-    def _refuse_duplicates(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath) -> None:
+    def _refuse_duplicates(self, node: yaml.MappingNode, path: SettingPath) -> None:
         first: dict[str, int] = {}
         for key_node, _ in node.value:
             key = self._key(key_node)
@@ -148,7 +149,7 @@ class YamlTree:
         is_text = node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge") or node.value == "on"
         return str(node.value) if is_text else None
 
-    def _scalar(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath) -> Any:
+    def _scalar(self, node: yaml.Node, path: SettingPath) -> Any:
         line = node.start_mark.line + 1
         if text_smells(str(node.value)):
             self.withheld.add(path)
@@ -156,15 +157,10 @@ class YamlTree:
             self.findings.append(Mistake(path, "SECRET_IN_FILE", what, SECRET_NEXT_STEP, line))
             return WITHHELD
         try:
-            value = loader.construct_object(node)
-            str(value).encode()
+            return self._loader.construct_object(node)
         except ValueError:
-            # Text that looks like a date or a number but is none, or contains a lone surrogate.
-            self.withheld.add(path)
-            what = "this value is neither a proper text nor a proper number or date"
-            self.findings.append(Mistake(path, "CONFIG_INVALID", what, "put the text in quotes", line))
-            return WITHHELD
-        return value
+            # A text such as 2024-13-45 only looks like a date or a number.
+            return node.value
 
 
 def _composed(text: str) -> yaml.Node | None:
