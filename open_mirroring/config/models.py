@@ -577,7 +577,7 @@ class Mirror(Section):
         Raises ``CONNECTION_INVALID`` if the setting `ledger` names a connection that is missing or malformed.
         """
         if isinstance(self.ledger, LedgerConnection):
-            return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
+            return ledger_address.from_connection(resolve_connection(self.ledger.connection))
         return ledger_address.absolute(self.ledger, self.home)
 
 
