@@ -318,13 +318,17 @@ def open_store(root: StorageRoot) -> ObjectStore:
     if isinstance(login, S3Login):
         from obstore.store import S3Store
 
-        config: Any = s3_options(login)
-        service = S3Store(
-            root.address.container,
-            config=config,
-            client_options=_client(login.endpoint),
-            retry_config=_RETRIES,
-        )
+        given: Any = {"config": s3_options(login)}
+        if login.key_id:
+            # Without it, obstore would add a session token of the environment to the access key.
+            given["credential_provider"] = lambda: {
+                "access_key_id": login.key_id,
+                "secret_access_key": login.secret,
+                "token": login.token or None,
+                "expires_at": None,
+            }
+        options = {"client_options": _client(login.endpoint), "retry_config": _RETRIES}
+        service = S3Store(root.address.container, **given, **options)
         return ObjectStore(service, where, login.connection)
     credentials = AzureCredentials(login)
     return ObjectStore(_azure(root.address, login, credentials), where, login.connection, credentials)

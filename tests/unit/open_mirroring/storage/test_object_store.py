@@ -238,6 +238,28 @@ def test_a_machine_without_a_login_is_reported(monkeypatch: pytest.MonkeyPatch) 
     assert error.code == "ACCESS_DENIED" and "has a login" in error.what
 
 
+def test_an_access_key_is_not_mixed_with_a_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-02: a connection signs in with what it contains."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-another-login")
+    sent = list[str | None]()
+
+    class Service(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            sent.append(self.headers["x-amz-security-token"])
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Service) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        extra = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "region_name": "x"}
+        place = Storage("s3", "s3://with-key", "{}").place(conn_type="aws", login="id", password="key", extra=extra)
+        assert not (place / "x").exists()
+        server.shutdown()
+    assert sent == [None]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_path_may_name_one_object(kind: str, storage_servers) -> None:
     """S-03: whatever its ending."""
