@@ -33,9 +33,8 @@ TableName = Annotated[str, AfterValidator(names.check_source_name)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]
 ColumnNames = Annotated[tuple[ColumnName, ...], AfterValidator(names.check_distinct)]
 ColumnList = Annotated[tuple[ColumnName, ...], Field(min_length=1), AfterValidator(names.check_distinct)]
-SqlTypes = Annotated[
-    dict[ColumnName, Annotated[str, AfterValidator(names.check_sql_type)]], AfterValidator(names.check_distinct)
-]
+SqlType = Annotated[str, AfterValidator(names.check_sql_type)]
+SqlTypes = Annotated[dict[ColumnName, SqlType], AfterValidator(names.check_distinct)]
 LandingTypes = Annotated[
     dict[ColumnName, Annotated[str, AfterValidator(names.check_landing_type)]], AfterValidator(names.check_distinct)
 ]

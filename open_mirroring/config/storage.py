@@ -146,7 +146,9 @@ def _azure(address: StorageAddress, connection: Connection, extra: Mapping[str, 
     if address.account and account and address.account != account:
         raise invalid(name, "it belongs to another storage account than the address names")
     if url is not None:
-        endpoint = (url.base + url.path).replace(".dfs.", ".blob.", 1)
+        # Only Azure's own hosts have a twin for blobs; another one is trusted as it is written.
+        is_azure = _AZURE_HOSTS.fullmatch(url.host) is not None
+        endpoint = url.base.replace(".dfs.", ".blob.", 1) if is_azure else url.base + url.path
     else:
         endpoint = address.host or f"https://{account}.blob.core.windows.net"
     return AzureLogin(name, endpoint, address.account or account, kind, secret, entra)

@@ -40,6 +40,7 @@ from open_mirroring.config.section import (
     PlaceText,
     Positive,
     Section,
+    SqlType,
     SqlTypes,
     TableName,
 )
@@ -307,7 +308,7 @@ class ProofExport(Section):
         description="The last commit LSN before the export began: what was changed later proves nothing. Unset: "
         "nothing was changed since the export began.",
     )
-    types: SqlTypes = Field(
+    types: dict[ColumnName, SqlType] = Field(
         default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
     )
 
