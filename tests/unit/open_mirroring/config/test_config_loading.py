@@ -23,7 +23,6 @@ from open_mirroring.config.schedule import OnNewData, check_cron
 from open_mirroring.config.yaml_tree import YamlTree
 from open_mirroring.errors import TerminalError
 
-GUID = "6b0f3e6a-6a0f-4a44-9f0a-0c6a7a1f2d11"
 REPOSITORY = Path(__file__).resolve().parents[4]
 
 GOOD = """\

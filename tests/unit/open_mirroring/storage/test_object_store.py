@@ -248,9 +248,6 @@ def test_an_access_key_is_not_mixed_with_a_token_of_the_environment(monkeypatch:
             sent.append(self.headers["x-amz-security-token"])
             self.send_error(404)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     with HTTPServer(("127.0.0.1", 0), Service) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         extra = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "region_name": "x"}
