@@ -21,7 +21,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.documents import FRAGMENTS
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.storage.delta_address import delta_address
+from open_mirroring.storage.object_path import delta_address
 from spark_jobs.runtime.tasks import SessionOnDemand
 from tests.attached_job import environment_of
 from tests.killed_job import exit_of_job
@@ -54,9 +54,11 @@ class Pipeline:
         if not isinstance(spark, SessionOnDemand):
             settings = {"spark": {"start_above": 0}, **settings}  # jobs in other processes do as this one does
         described = {"format": "sqlserver-ces", "transport": "files", "layout": "wrapped", "path": "source"}
+        described |= source or {}
         document = {
             "mirror": "test",
-            "source": {**described, **(source or {})},
+            # What a test sets to None or to no path is not of its source.
+            "source": {name: one for name, one in described.items() if one is not None and (name, one) != ("path", "")},
             "landing_zone": {"store": "local", "path": "zone"},
             "ledger": "sqlite:///ledger.db",
             "change_log": "log",

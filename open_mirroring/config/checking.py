@@ -18,13 +18,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from open_mirroring.config import connections
-from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.source import InFolder, refuse_unstreamed
-from open_mirroring.config.storage import storage_place
-from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table
+from open_mirroring.config.storage import storage_place, stream_from
+from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table, TableEntry
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address
 
@@ -33,7 +32,7 @@ _CONNECT_SECONDS = 5
 
 def check_mirror(mirror: Mirror) -> list[Problem]:
     """Find everything that would stop the mirror's first run: missing inputs, read-only folders, unset connections."""
-    found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _initial_loads(mirror), _proofs(mirror)
+    found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _entries(mirror)
     return [problem for problems in found for problem in problems]
 
 
@@ -45,14 +44,10 @@ def _salt(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _source(mirror: Mirror) -> Iterator[Problem]:
-    source, resolved = mirror.source, True
-    for setting, name in source.connections.items():
-        try:
-            connections.resolve(name)
-        except TerminalError as error:
-            resolved = False
-            yield mirror.problem_of(("source", setting), error)
-    if not isinstance(source, InFolder) or not resolved:
+    source = mirror.source
+    unset = [one for name, used in source.connections.items() for one in _connection(mirror, ("source", name), used)]
+    yield from unset
+    if not isinstance(source, InFolder) or unset:
         return
     if is_address(source.path):
         yield from _storage(mirror, ("source", "path"), source.path, source.connection)
@@ -64,18 +59,16 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
-    places: list[tuple[SettingPath, str]] = []
-    if isinstance(mirror.change_log, str):
-        places.append((("change_log",), mirror.change_log))
-    else:
-        yield from _stored(mirror, ("change_log",), mirror.change_log, written=True)
-    if isinstance(mirror.landing_zone.tables, StoredPlace):
-        yield from _stored(mirror, ("landing_zone", "tables"), mirror.landing_zone.tables, written=False)
-    if mirror.landing_zone.store == "local":
-        places.insert(0, (("landing_zone", "path"), mirror.landing_zone.path))
-    for setting, text in places:
-        reason = _why_not_writable(mirror.resolve(text))
-        if reason:
+    zone, log = mirror.landing_zone, mirror.change_log
+    if isinstance(log, StoredPlace):
+        yield from _stored(mirror, ("change_log",), log, written=True)
+    if isinstance(zone.tables, StoredPlace):
+        yield from _stored(mirror, ("landing_zone", "tables"), zone.tables, written=False)
+    folders: dict[SettingPath, str] = {("landing_zone", "path"): zone.path} if zone.store == "local" else {}
+    if isinstance(log, str):
+        folders[("change_log",)] = log
+    for setting, text in folders.items():
+        if reason := _why_not_writable(mirror.resolve(text)):
             next_step = "give the user of this process the right to write there, or choose another folder"
             yield mirror.problem(setting, "ACCESS_DENIED", reason, next_step)
 
@@ -97,29 +90,39 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
         yield mirror.problem(("ledger",), "UNREACHABLE", reason, next_step)
 
 
-def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
+def _entries(mirror: Mirror) -> Iterator[Problem]:
     for index, table in enumerate(mirror.entries):
-        setting: SettingPath = ("tables", index, "initial_load")
-        load = table.initial_load
-        try:
+        # An export for a proof may be made just before the proof.
+        for name, load in (("initial_load", table.initial_load), ("prove", table.prove)):
             if isinstance(load, ExportLoad):
-                path = mirror.resolve(load.path)
-                if is_address(load.path):
-                    yield from _storage(mirror, (*setting, "path"), load.path, load.connection)
-                elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
-                    what = f"{path} is not there, not readable, or empty"
-                    next_step = "put the export there, or fix `path`"
-                    yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, next_step)
-                setting = (*setting, "stream_from")
-                stream_from(mirror, load)
-                setting = ("tables", index, "initial_load", "types")
-                wanted = table.chosen.of(load.types) if isinstance(table, Table) else load.types
-                refuse_unstreamed(mirror.source, [(name, load.types[name]) for name in wanted], "")
-            elif load is not None:
-                setting = (*setting, "connection")
-                connections.resolve(load.connection)
-        except MirroringError as error:
-            yield mirror.problem_of(setting, error)
+                yield from _export(mirror, ("tables", index, name), load, table)
+            elif isinstance(load, JdbcLoad):
+                yield from _connection(mirror, ("tables", index, name, "connection"), load.connection)
+
+
+def _export(mirror: Mirror, setting: SettingPath, load: ExportLoad, table: TableEntry) -> Iterator[Problem]:
+    path = mirror.resolve(load.path)
+    if is_address(load.path):
+        yield from _storage(mirror, (*setting, "path"), load.path, load.connection)
+    elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
+        what = f"{path} is not there, not readable, or empty"
+        yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, "put the export there, or fix `path`")
+    try:
+        stream_from(mirror, load)
+    except MirroringError as error:
+        yield mirror.problem_of((*setting, "stream_from"), error)
+    wanted = table.chosen.of(load.types) if isinstance(table, Table) else load.types
+    try:
+        refuse_unstreamed(mirror.source, [(name, load.types[name]) for name in wanted], "")
+    except MirroringError as error:
+        yield mirror.problem_of((*setting, "types"), error)
+
+
+def _connection(mirror: Mirror, setting: SettingPath, name: str) -> Iterator[Problem]:
+    try:
+        connections.resolve(name)
+    except TerminalError as error:
+        yield mirror.problem_of(setting, error)
 
 
 def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | None) -> Iterator[Problem]:
@@ -151,16 +154,6 @@ def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace, *, writte
     except MirroringError as error:
         problem = mirror.problem_of(setting, error)
         yield problem if doing == "listed" else problem._replace(what=f"nothing can be {doing} there: {problem.what}")
-
-
-def _proofs(mirror: Mirror) -> Iterator[Problem]:
-    for index, table in enumerate(mirror.entries):
-        # An export for a proof may be made just before the proof.
-        if isinstance(table.prove, JdbcLoad):
-            try:
-                connections.resolve(table.prove.connection)
-            except TerminalError as error:
-                yield mirror.problem_of(("tables", index, "prove", "connection"), error)
 
 
 def _readable(path: Path) -> bool:

@@ -79,7 +79,11 @@ def parsed(name: str, text: str) -> Connection:
 
     Raises ``CONNECTION_INVALID`` when *text* is malformed.
     """
-    content = _content(name, text)
+    content = _parsed(text)
+    if not isinstance(content, dict):
+        raise invalid(name, "it is not a JSON object")
+    if not set(content) <= set(_KNOWN):
+        raise invalid(name, f"it has a key other than {', '.join(_KNOWN)}")
     for key in _TEXTS:
         if not isinstance(content.get(key), str | None):
             raise invalid(name, f"its {key} is not text")
@@ -136,15 +140,6 @@ def check_tenant(connection: Connection, tenant: str) -> None:
         raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")
 
 
-def _content(name: str, text: str) -> dict[str, Any]:
-    content = _parsed(text)
-    if isinstance(content, dict):
-        if set(content) <= set(_KNOWN):
-            return content
-        raise invalid(name, f"it has a key other than {', '.join(_KNOWN)}")
-    raise invalid(name, "it is not a JSON object")
-
-
 def _extra(name: str, extra: object) -> Mapping[str, Any]:
     # Airflow writes `extra` as an object, or as text that contains one.
     if extra is None or extra == "":
@@ -166,8 +161,7 @@ def _parsed(text: str) -> Any:
 def _port(name: str, port: object) -> int | None:
     if port is None or port == "":
         return None
-    if isinstance(port, int | str) and not isinstance(port, bool) and str(port).isascii() and str(port).isdigit():
-        number = int(port)
-        if 1 <= number <= 65535:
-            return number
-    raise invalid(name, "its port is not a number from 1 to 65535")
+    digits = re.fullmatch(r"[0-9]{1,5}", str(port))
+    if digits is None or not 1 <= int(digits[0]) <= 65535:
+        raise invalid(name, "its port is not a number from 1 to 65535")
+    return int(digits[0])

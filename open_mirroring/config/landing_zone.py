@@ -91,7 +91,7 @@ class LandingZone(Section):
             if why_unsafe(path) or not path.startswith("Files/"):
                 raise names.unfit("a zone in OneLake is below Files/ of its item", f"leave it out, for {DEFAULT_PATH}")
             return path
-        return names.check_required_path(path) if path or "store" in info.data else path
+        return names.check_path(path) if path or "store" in info.data else path
 
     @field_validator("workspace", "item", "connection", "retention_days", "change_data_feed")
     @classmethod

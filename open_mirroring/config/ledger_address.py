@@ -7,9 +7,9 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from open_mirroring.config import secret_scan
 from open_mirroring.config.connections import Connection, invalid
-from open_mirroring.config.names import check_path, refusal, unfit, why_elsewhere
+from open_mirroring.config.names import check_path, refusal, unfit
+from open_mirroring.config.yaml_tree import SECRET_NEXT_STEP
 
 _NEXT_STEP = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
 _POSTGRESQL = "postgresql+psycopg2"
@@ -27,7 +27,7 @@ def check_url(text: str) -> str:
     if url is None:
         raise unfit("this is not a URL of a ledger", _NEXT_STEP)
     if url.password is not None or any("password" in option for option in url.query):
-        raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.NEXT_STEP)
+        raise refusal("SECRET_IN_FILE", "this URL holds a password", SECRET_NEXT_STEP)
     if url.drivername not in _DRIVERS:
         raise unfit("a ledger lives in SQLite or PostgreSQL", _NEXT_STEP)
     database = url.database or ""
@@ -48,23 +48,15 @@ def absolute(text: str, home: Path) -> str:
     return url.set(drivername=_POSTGRESQL).render_as_string(False)
 
 
-def from_connection(connection: Connection, home: Path) -> str:
-    """Build the ledger URL from a ``postgres`` or ``sqlite`` connection.
+def from_connection(connection: Connection) -> str:
+    """Build the ledger URL from a ``postgres`` connection.
 
-    A relative path of a SQLite file starts at the folder *home*. Raises ``CONNECTION_INVALID`` when the connection has
-    another type or a wrong value.
+    Raises ``CONNECTION_INVALID`` when the connection has another type or a wrong value.
     """
-    unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
-    if unknown:
-        raise invalid(connection.name, f"for a ledger, extra may only hold {', '.join(_OPTIONS)} (PostgreSQL)")
-    if connection.conn_type == "sqlite":
-        if not connection.host or connection.host == ":memory:":
-            raise invalid(connection.name, "a SQLite ledger needs the path of its file as host")
-        if (elsewhere := why_elsewhere(connection.host)) is not None:
-            raise invalid(connection.name, f"host: {'; '.join(elsewhere)}")
-        return URL.create("sqlite", database=str(home / connection.host)).render_as_string(False)
     if connection.conn_type != "postgres":
-        raise invalid(connection.name, "a ledger lives in SQLite or PostgreSQL")
+        raise invalid(connection.name, "for a ledger its conn_type is postgres; SQLite is `ledger: sqlite:///FILE`")
+    if not connection.extra.keys() <= {*_OPTIONS}:
+        raise invalid(connection.name, f"for a ledger, extra may only hold {', '.join(_OPTIONS)}")
     if not connection.host or not connection.schema:
         raise invalid(connection.name, "host or schema (the database) is missing")
     return URL.create(

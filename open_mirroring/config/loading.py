@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
-from open_mirroring.config.problems import ConfigError, Mistake, Problem, SettingPath, explain, path_text
+from open_mirroring.config.problems import ConfigError, Mistake, Problem, SettingPath, explain, line_of, path_text
 from open_mirroring.config.source import InFolder
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
@@ -34,20 +33,13 @@ def load_mirror(path: Path) -> Mirror:
     return _sound(*_read(Path(path)))
 
 
-def parse_mirror(text: str, file: Path) -> Mirror:
+def parse_mirror(text: str, file: Path, model: type[M]) -> M:
     """Parse the text of a mirror file; *file* is the name to show in messages, and need not exist.
 
-    Raises one ``ConfigError`` with all mistakes in the text.
+    *model* is Mirror, or BegunMirror for a file that may list no tables yet. Raises one ``ConfigError`` with all
+    mistakes in the text.
     """
-    return _sound(*_parsed(text, file, Mirror))
-
-
-def parse_begun(text: str, file: Path) -> BegunMirror:
-    """Parse the text of a mirror file that may list no tables yet; *file* is the name to show in messages.
-
-    Raises one ``ConfigError`` with all mistakes in the text.
-    """
-    return _sound(*_parsed(text, file, BegunMirror))
+    return _sound(*_parsed(text, file, model))
 
 
 def _sound(mirror: M | None, problems: list[Problem]) -> M:
@@ -79,8 +71,15 @@ def mirror_files(folder: Path) -> list[Path]:
 
 
 def _read(file: Path) -> tuple[Mirror | None, list[Problem]]:
-    text = _text(file)
-    return (None, [text]) if isinstance(text, Problem) else _parsed(text, file, Mirror)
+    line = 1
+    try:
+        return _parsed(file.read_bytes().decode("utf-8-sig"), file, Mirror)
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        what, next_step = f"the file is not UTF-8 (byte 0x{error.object[error.start]:02X})", "save it as UTF-8 text"
+    except OSError as error:
+        what, next_step = f"the file cannot be read: {error.strerror}", "name an existing, readable mirror file"
+    return None, [Problem("CONFIG_INVALID", file, line, "", what, next_step)]
 
 
 def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Problem]]:
@@ -102,21 +101,8 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
 
 
 def _problem(file: Path, tree: YamlTree, found: Mistake) -> Problem:
-    line = found.line or tree.line_of(found.path)
+    line = found.line or line_of(found.path, tree.lines)
     return Problem(found.code, file, line, path_text(found.path), found.what, found.next_step)
-
-
-def _text(file: Path) -> str | Problem:
-    try:
-        content = file.read_bytes()
-        return content.decode("utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        what = f"the file is not UTF-8 (byte 0x{error.object[error.start]:02X})"
-        return Problem("CONFIG_INVALID", file, line, "", what, "save it as UTF-8 text")
-    except OSError as error:
-        what = f"the file cannot be read: {error.strerror}"
-        return Problem("CONFIG_INVALID", file, 1, "", what, "name an existing, readable mirror file")
 
 
 def _validated(data: Any, model: type[M]) -> tuple[M | None, list[Mistake]]:
@@ -146,7 +132,7 @@ def _collisions_of_valid_tables(data: Any) -> Iterator[Mistake]:
 
 
 class _Place(NamedTuple):
-    """A place that a mirror uses. Two may be the same only if both are only read from (*shared*)."""
+    """A place or name that a mirror uses. Two may be the same only if both are only read from (*shared*)."""
 
     mirror: Mirror
     setting: SettingPath
@@ -156,37 +142,32 @@ class _Place(NamedTuple):
 
 def _clashes(mirrors: Sequence[Mirror], standing: Standing) -> list[Problem]:
     problems = []
-    for one, two in combinations(mirrors, 2):
-        for wrong, other in _wrong(one, two, standing) if one.name == two.name else ():
-            what = f"the name {wrong.name!r} is taken by {other.file.name}"
-            problems.append(wrong.problem(("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
     for a, b in combinations([place for mirror in mirrors for place in _places(mirror)], 2):
         depth = min(len(a.identity), len(b.identity))
         if a.identity[:depth] != b.identity[:depth] or (a.shared and b.shared):
             continue
-        if a.mirror is b.mirror:
-            problems.append(_clash(b, a, "this mirror"))
-            continue
-        for wrong, other in _wrong(a.mirror, b.mirror, standing):
-            mine, taken = (b, a) if wrong is b.mirror else (a, b)
-            problems.append(_clash(mine, taken, f"mirror {other.name!r} ({other.file.name})"))
+        first, second = standing(a.mirror), standing(b.mirror)
+        if second > first:
+            problems.append(_clash(a, b))
+        else:
+            problems.append(_clash(b, a))
+            if first == 0 and a.mirror is not b.mirror:
+                problems.append(_clash(a, b))
     return problems
 
 
-def _clash(mine: _Place, taken: _Place, owner: str) -> Problem:
-    what = f"this place is, holds or is inside {path_text(taken.setting)} of {owner}"
-    return mine.mirror.problem(mine.setting, "MIRROR_CLASH", what, "give it a place of its own")
-
-
-def _wrong(one: Mirror, two: Mirror, standing: Standing) -> list[tuple[Mirror, Mirror]]:
-    """The wrong ones of two clashing files, each with the other file; both if no ledger knows either."""
-    first, second = standing(one), standing(two)
-    if second > first:
-        return [(one, two)]
-    return [(two, one)] if first else [(two, one), (one, two)]
+def _clash(wrong: _Place, right: _Place) -> Problem:
+    owner = f"mirror {right.mirror.name!r} ({right.mirror.file.name})"
+    if wrong.setting == ("mirror",):
+        what = f"the name {wrong.mirror.name!r} is taken by {right.mirror.file.name}"
+    else:
+        owner = "this mirror" if wrong.mirror is right.mirror else owner
+        what = f"this place is, holds or is inside {path_text(right.setting)} of {owner}"
+    return wrong.mirror.problem(wrong.setting, "MIRROR_CLASH", what, "give each mirror a name and places of its own")
 
 
 def _places(mirror: Mirror) -> Iterator[_Place]:
+    yield _Place(mirror, ("mirror",), ("name", mirror.name))
     if isinstance(mirror.source, InFolder):
         yield _Place(mirror, ("source", "path"), _text_identity(mirror, mirror.source.path), shared=True)
     zone = mirror.landing_zone

@@ -22,16 +22,18 @@ from pydantic import (
     StrictInt,
     StringConstraints,
     Tag,
+    ValidationError,
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import InitErrorDetails
 
 from open_mirroring.changes.column_choice import plain_names
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
-from open_mirroring.config.problems import Mistake, Problem, SettingPath, path_text
+from open_mirroring.config.problems import Mistake, Problem, SettingPath, line_of, path_text
 from open_mirroring.config.schedule import OnNewData, check_cron, next_after
 from open_mirroring.config.section import (
     ColumnName,
@@ -42,6 +44,7 @@ from open_mirroring.config.section import (
     Positive,
     Section,
     StoredPlace,
+    TableName,
 )
 from open_mirroring.config.source import (
     ChangeTables,
@@ -63,11 +66,8 @@ from open_mirroring.config.tables import (
     Table,
     TableEntry,
     TablePattern,
-    change_table_collisions,
     hashed_key,
-    refuse,
     table_collisions,
-    unfit,
 )
 from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
@@ -319,7 +319,7 @@ class Mirror(Section):
         default=(),
         description="For qlik-message: structures of tables, given by hand where nothing announces them.",
     )
-    ignore: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
+    ignore: tuple[TableName, ...] = Field(
         default=(),
         description="schema.table of tables at the source that are known not to be mirrored: no one asks whether one "
         "is a mirrored table under another name.",
@@ -349,9 +349,7 @@ class Mirror(Section):
 
     def model_post_init(self, context: Any) -> None:
         """Set the mirrored tables to those that the mirror file lists by name, without its patterns."""
-        for _, table in _tables_of(self.entries):
-            table.take_over(self._hashed, self.extra_columns)
-        self._tables = tuple(table for _, table in _tables_of(self.entries))
+        self.join(())
 
     @field_validator("consistency")
     @classmethod
@@ -382,9 +380,15 @@ class Mirror(Section):
     @field_validator("entries")
     @classmethod
     def _entries(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        refuse(table_collisions(_tables_of(entries)))
+        found = table_collisions(_tables_of(entries))
         for refused in (_settings_of_formats, _promises, _change_tables, _hashes, _extra_columns, _handovers):
-            refuse(refused(entries, info.data))
+            found += refused(entries, info.data)
+        errors = [
+            InitErrorDetails(type=names.refusal(one.code, one.what, one.next_step), loc=one.path, input=None)
+            for one in found
+        ]
+        if errors:
+            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
         return entries
 
     @field_validator("structures")
@@ -488,9 +492,9 @@ class Mirror(Section):
     def join(self, tables: Sequence[tuple[TablePattern, Table]]) -> None:
         """Replace the tables that were found by patterns; each of *tables* is a table with its pattern."""
         self._joined = tuple(tables)
-        for _, table in tables:
+        self._tables = tuple(table for _, table in (*_tables_of(self.entries), *tables))
+        for table in self._tables:
             table.take_over(self._hashed, self.extra_columns)
-        self._tables = (*(table for _, table in _tables_of(self.entries)), *(table for _, table in tables))
 
     @property
     def asks_status(self) -> bool:
@@ -558,18 +562,9 @@ class Mirror(Section):
             "file": [self.file.name],
         }
 
-    def line_of(self, path: SettingPath) -> int:
-        """Return the line of the setting *path* in the mirror file.
-
-        For a setting that is not in the file, the result is the line of the section around it.
-        """
-        while path and path not in self._origin.lines:
-            path = path[:-1]
-        return self._origin.lines.get(path, 1)
-
     def problem(self, path: SettingPath, code: str, what: str, next_step: str) -> Problem:
         """Build a problem of the setting *path*, with the setting's line in the mirror file."""
-        return Problem(code, self.file, self.line_of(path), path_text(path), what, next_step)
+        return Problem(code, self.file, line_of(path, self._origin.lines), path_text(path), what, next_step)
 
     def problem_of(self, path: SettingPath, error: MirroringError) -> Problem:
         """Convert an error to a problem of the setting *path*, which caused the error."""
@@ -582,7 +577,7 @@ class Mirror(Section):
         Raises ``CONNECTION_INVALID`` if the setting `ledger` names a connection that is missing or malformed.
         """
         if isinstance(self.ledger, LedgerConnection):
-            return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
+            return ledger_address.from_connection(resolve_connection(self.ledger.connection))
         return ledger_address.absolute(self.ledger, self.home)
 
 
@@ -596,6 +591,10 @@ def _tables_of(entries: Sequence[TableEntry]) -> list[tuple[int, Table]]:
     return [(at, entry) for at, entry in enumerate(entries) if isinstance(entry, Table)]
 
 
+def _unfit(path: SettingPath, what: str, next_step: str) -> Mistake:
+    return Mistake(path, "CONFIG_INVALID", what, next_step)
+
+
 # Compares the entries with the settings before them. Entries with mistakes of their own are not included.
 
 
@@ -605,7 +604,7 @@ def _settings_of_formats(entries: Sequence[TableEntry], before: Mapping[str, Any
         for setting, formats in _FORMATS_OF_SETTINGS.items():
             if source is not None and source.format not in formats and getattr(entry, setting, None) is not None:
                 what = f"{source.format} has no {setting} of a table"
-                yield unfit((index, setting), what, f"leave `{setting}` out")
+                yield _unfit((index, setting), what, f"leave `{setting}` out")
 
 
 def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -618,33 +617,40 @@ def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Itera
         twin = first.setdefault(table.topic, index)
         if twin != index:
             what = f"the topic {table.topic!r} is promised to tables[{twin}] alone"
-            yield unfit(
+            yield _unfit(
                 (index, "topic"), what, "promise a topic to one table; messages of the others have to name their table"
             )
         elif isinstance(source, InTopics) and table.topic not in source.topics:
             what = f"the topic {table.topic!r} is not among `source.topics`"
-            yield unfit((index, "topic"), what, "add it there, or fix its name")
+            yield _unfit((index, "topic"), what, "add it there, or fix its name")
 
 
 def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     source: Source | None = before.get("source")
-    if isinstance(source, ChangeTablesInFolder):
-        for index, table in _tables_of(entries):
-            if table.change_table is not None:
-                what = "the .dfm next to each file names the source table"
-                yield unfit((index, "change_table"), what, "leave `change_table` out")
-    elif isinstance(source, ChangeTables):
-        yield from change_table_collisions(_tables_of(entries), source.table_suffix)
+    if not isinstance(source, ChangeTables):
+        return
+    taken: dict[tuple[str, str], int] = {}
+    for index, table in _tables_of(entries):
+        if not isinstance(source, ChangeTablesInFolder):
+            schema, name = table.source_name
+            default = (schema, name + source.table_suffix)
+            own = default if table.change_table is None else names.split_source_name(table.change_table)
+            first = taken.setdefault(own, index)
+            if first != index:
+                what = f"the change table {'.'.join(own)!r} is read for tables[{first}] already"
+                yield _unfit((index, "change_table"), what, "name the change table of this table")
+        elif table.change_table is not None:
+            what = "the .dfm next to each file names the source table"
+            yield _unfit((index, "change_table"), what, "leave `change_table` out")
 
 
 def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     hashing: Hashing | None = before.get("hash")
     for at, entry in enumerate(entries):
         if entry.hash and hashing is None and "hash" in before:
-            what, next_step = "no salt for the hashes is set", "add `hash: {salt: CONNECTION}`"
-            yield Mistake((at, "hash"), "CONFIG_INVALID", what, next_step)
+            yield _unfit((at, "hash"), "no salt for the hashes is set", "add `hash: {salt: CONNECTION}`")
         elif isinstance(entry, Table) and hashing is not None and (refused := hashed_key(entry.key, hashing.columns)):
-            yield unfit((at, "key"), *refused)
+            yield _unfit((at, "key"), *refused)
 
 
 def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -667,10 +673,10 @@ def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iter
         load = entry.initial_load
         exact = isinstance(load, ExportLoad) and load.handover == "exact"
         if exact and source is not None and source.format != "sqlserver-ces":
-            yield unfit((index, "initial_load", "handover"), what, next_step)
+            yield _unfit((index, "initial_load", "handover"), what, next_step)
         stays_in = load.connection if isinstance(load, JdbcLoad) and load.stream_from is not None else None
         if stays_in is not None and source is not None and not keeps_tables(source, stays_in):
-            yield unfit((index, "initial_load", "stream_from"), kept, leave)
+            yield _unfit((index, "initial_load", "stream_from"), kept, leave)
 
 
 def json_schema() -> dict[str, Any]:

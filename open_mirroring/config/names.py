@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 from pydantic_core import PydanticCustomError
 
@@ -17,10 +17,10 @@ from open_mirroring.landing_zone.layout import ROW_MARKER, table_folder
 from open_mirroring.storage.address import LOCAL_ADDRESS, is_address, parse_address
 
 BEGINNING = "beginning"
+Names = TypeVar("Names", bound=Iterable[str])
 
 _PART = re.compile(r'\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|(?![ \["])[^.]+(?<! )')
-_LSN = re.compile(r"^([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})$")
-_LSN_BINARY = re.compile(r"^(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})$")
+_LSN = re.compile(r"([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})|(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})")
 _EXPANDED = re.compile(
     r"^~|^\$\w|\$\{|(?<![A-Za-z0-9])\$(?:env:\w+|[A-Z_][A-Z0-9_]*(?![A-Za-z0-9_]))"
     r"|(?<![0-9])%(?![0-9A-Fa-f]{2}%)[A-Za-z_]\w*%",
@@ -134,27 +134,28 @@ def check_column(name: str) -> str:
     return name
 
 
-def check_distinct(names: Sequence[str]) -> None:
+def check_distinct(names: Names) -> Names:
     """Refuse names that differ only in case, because Fabric compares names without case."""
-    next_step = "list each column once, spelled as at the source"
-    seen: dict[str, str] = {}
-    for name in names:
-        twin = seen.get(name.casefold())
-        if twin == name:
-            raise refusal("COLUMN_NAME_INVALID", f"column {name!r} is listed twice", next_step)
-        if twin is not None:
-            raise refusal("COLUMN_NAME_INVALID", f"columns {twin!r} and {name!r} differ in case only", next_step)
-        seen[name.casefold()] = name
+    if (twin := _repeated(names)) is not None:
+        what = f"column {twin!r} is listed twice; case does not count"
+        raise refusal("COLUMN_NAME_INVALID", what, "list each column once, spelled as at the source")
+    return names
 
 
 def check_landed_names(names: Iterable[str]) -> None:
     """Refuse column names that differ only in case at the target: Fabric compares names without case (G-120)."""
+    if (twin := _repeated(names)) is not None:
+        what = f"two columns would land as {twin!r}; case does not count"
+        raise refusal("COLUMN_NAME_INVALID", what, "choose another name by `rename` for one of them")
+
+
+def _repeated(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
-            what = f"two columns would land as {name!r}; case does not count"
-            raise refusal("COLUMN_NAME_INVALID", what, "choose another name by `rename` for one of them")
+            return name
         seen.add(name.casefold())
+    return None
 
 
 def check_connection_name(name: str) -> str:
@@ -171,7 +172,7 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
     """Why a local path would mean another folder for another user or machine, and the fix; None if it would not.
 
     Paths with `~` or variables are refused and not expanded: scheduler, workers and operators have different home
-    folders and environments. After ``./``, a path may contain `~` and `$` as plain characters.
+    folders and environments.
     """
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
@@ -183,29 +184,22 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
     if re.match(r"[A-Za-z]:[\\/]|\\\\", path):
         next_step = "mount the disk or share, and write the path of the mount: /mnt/share/events"
         return "this is a path of Windows", next_step
-    found = _EXPANDED.search(re.sub(r"(?:^|(?<=/))\./[^/]*", "", path))
-    if found is None:
-        return None
-    next_step = "write the path in full, or relative to the home folder of the mirrors; write ./ before the name of a "
-    next_step += "folder that is really called so"
-    return "`~` and variables such as $HOME, ${HOME} or %HOME% are not expanded in a path", next_step
+    if _EXPANDED.search(path):
+        what = "`~` and variables such as $HOME, ${HOME} or %HOME% are not expanded in a path"
+        return what, "write the path in full, or relative to the home folder of the mirrors"
+    return None
 
 
 def check_path(path: str) -> str:
-    """Refuse a string that is not a local path."""
+    """Refuse a missing path, and a string that is not a local path."""
+    if not path:
+        raise unfit("a path is needed here", "name a folder; relative ones start at the home folder")
     if (elsewhere := why_elsewhere(path)) is not None:
         raise unfit(*elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         next_step = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise unfit("a path has no control character and no blank at its ends", next_step)
     return path
-
-
-def check_required_path(path: str) -> str:
-    """Refuse a missing path, and a string that is not a local path."""
-    if not path:
-        raise unfit("a path is needed here", "name a folder; relative ones start at the home folder")
-    return check_path(path)
 
 
 def check_stored_place(text: str) -> str:
@@ -222,7 +216,7 @@ def check_stored_place(text: str) -> str:
 def check_place(text: str) -> str:
     """Refuse a string that is neither a local path nor an address in object storage (S-01)."""
     if not is_address(text):
-        return check_required_path(text)
+        return check_path(text)
     try:
         parse_address(text)
     except TerminalError as error:
@@ -248,13 +242,13 @@ def stream_position(text: str) -> str:
     """
     if text == BEGINNING:
         return text
-    match = _LSN.match(text.upper()) or _LSN_BINARY.match(text.upper())
+    match = _LSN.fullmatch(text.upper())
     if match is None:
         raise unfit(
             "this is no stream position",
             f"write {BEGINNING!r}, or the commit LSN before the export began, in quotes: '0000002C:00000730:0011'",
         )
-    return ":".join(match.groups())
+    return ":".join(part for part in match.groups() if part)
 
 
 def check_sql_type(text: str) -> str:

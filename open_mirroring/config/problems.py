@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +19,17 @@ from open_mirroring.errors import TerminalError
 SettingPath = tuple[str | int, ...]
 """The path of a setting in a mirror file, outermost first: ``("tables", 0, "target")``."""
 
+_MAPPING = "write {name: value}, or one `name: value` per line below it"
 _KINDS = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "dict_type": "a mapping of names to values",
-    "model_type": "a mapping of settings",
-    "model_attributes_type": "a mapping of settings",
+    "string_type": ("text", "write text"),
+    "int_type": ("a whole number", "write a whole number without quotes"),
+    "bool_type": ("true or false", "write true or false without quotes"),
+    "tuple_type": ("a list", "write [a, b], or one item per line after a dash"),
+    "dict_type": ("a mapping of names to values", _MAPPING),
+    "model_type": ("a mapping of settings", _MAPPING),
+    "model_attributes_type": ("a mapping of settings", _MAPPING),
 }
+"""What a value must be, and the fix, by pydantic's kind of error."""
 
 
 def path_text(path: SettingPath) -> str:
@@ -40,6 +43,13 @@ def path_text(path: SettingPath) -> str:
             shown = part if part.isprintable() else repr(part)[1:-1]
             text += f".{shown}" if text else shown
     return text
+
+
+def line_of(path: SettingPath, lines: Mapping[SettingPath, int]) -> int:
+    """Return the line of the setting *path*, or, if it is not in the file, of the nearest setting around it."""
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path, 1)
 
 
 class Problem(NamedTuple):
@@ -110,15 +120,16 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
     if kind == "missing":
         return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", _described(root, location))
     if kind == "literal_error":
-        # The vocabulary is part of the message; the value is only used to guess.
-        vocabulary = _vocabulary(root, location)
-        close = difflib.get_close_matches(str(error["input"]), vocabulary, n=1)
+        # The allowed words are part of the message; the value is only used to guess.
+        words = re.findall(r"'([^']+)'", context["expected"]) or [context["expected"]]
+        close = difflib.get_close_matches(str(error["input"]), words, n=1)
         next_step = f"did you mean {close[0]!r}?" if close else _described(root, location)
-        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(vocabulary)}", next_step)
+        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(words)}", next_step)
     if kind in _KINDS:
-        return Mistake(
-            path, "CONFIG_INVALID", f"the value must be {_KINDS[kind]}", _expected_kind(kind, error["input"])
-        )
+        needed, next_step = _KINDS[kind]
+        if kind == "string_type" and isinstance(error["input"], bool | int | float | datetime.date):
+            next_step = "put it in quotes: YAML reads it as a number, a date or a yes/no"
+        return Mistake(path, "CONFIG_INVALID", f"the value must be {needed}", next_step)
     if kind == "too_short":
         return Mistake(path, "CONFIG_INVALID", "the list is empty", "name at least one, or leave the setting out")
     # Only limits of numbers and patterns of texts are left: these messages contain the rule, not the value.
@@ -128,16 +139,6 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
 def _is_tag(part: str | int) -> bool:
     # "(JdbcLoad)" is the member of a union that was tried; "[key]" refers to the key of a mapping.
     return isinstance(part, str) and (part == "[key]" or (part.startswith("(") and part.endswith(")")))
-
-
-def _expected_kind(kind: str, value: object) -> str:
-    if kind == "string_type" and isinstance(value, bool | int | float | datetime.date):
-        return "put it in quotes: YAML reads it as a number, a date or a yes/no"
-    if kind == "tuple_type":
-        return "write [a, b], or one item per line after a dash"
-    if kind in ("string_type", "int_type", "bool_type"):
-        return f"write {_KINDS[kind]}" + ("" if kind == "string_type" else " without quotes")
-    return "write {name: value}, or one `name: value` per line below it"
 
 
 def _models_at(root: type[BaseModel], location: tuple[str | int, ...]) -> list[type[BaseModel]]:
@@ -172,16 +173,3 @@ def _described(root: type[BaseModel], location: tuple[str | int, ...]) -> str:
         if field is not None and field.description:
             return f"set it: {field.description}"
     return "see the published schema of mirror files"
-
-
-def _vocabulary(root: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    fields = [_fields(model).get(str(location[-1])) for model in _models_at(root, location[:-1])]
-    return list(dict.fromkeys(str(word) for field in fields if field is not None for word in _words(field.annotation)))
-
-
-def _words(annotation: object) -> Iterator[object]:
-    if typing.get_origin(annotation) is typing.Literal:
-        yield from typing.get_args(annotation)
-        return
-    for part in typing.get_args(annotation):
-        yield from _words(part)

@@ -74,14 +74,22 @@ def seconds_of(text: str) -> int:
 
 def check_cron(text: str) -> str:
     """Refuse a string that is not a cron expression of five fields (minute, hour, day of month, month, weekday)."""
-    fields = text.split()
+    _values_of_fields(text)
+    return text
+
+
+def _values_of_fields(text: str) -> list[set[int]]:
+    fields = text.casefold().split()
     next_step = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
     if len(fields) != len(_FIELDS):
         raise unfit(f"a schedule has five fields, this has {len(fields)}", next_step)
+    found = []
     for field, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
-        if not all(_values(item, low, high, names) for item in field.casefold().split(",")):
+        items = [_values(item, low, high, names) for item in field.split(",")]
+        if not all(items):
             raise unfit(f"the {name} of the schedule is not in {low} to {high}", next_step)
-    return text
+        found.append({value for item in items for value in item})
+    return found
 
 
 def next_after(text: str, moment: datetime) -> datetime | None:
@@ -90,11 +98,8 @@ def next_after(text: str, moment: datetime) -> datetime | None:
     The result is None if no minute matches. As in cron, if day of month and weekday are both restricted, a day matches
     when one of the two fields matches.
     """
-    fields = text.casefold().split()
-    minutes, hours, days, months, weekdays = (
-        {value for item in field.split(",") for value in _values(item, low, high, names)}
-        for field, (_, low, high, names) in zip(fields, _FIELDS, strict=True)
-    )
+    fields = text.split()
+    minutes, hours, days, months, weekdays = _values_of_fields(text)
     weekdays = {value % 7 for value in weekdays}
     either = not (fields[2].startswith("*") or fields[4].startswith("*"))
     start = moment.replace(second=0, microsecond=0) + timedelta(minutes=1)

@@ -27,11 +27,17 @@ def _of_path(connection: str | None, info: ValidationInfo) -> str | None:
 
 ConnectionOfPath = Annotated[ConnectionName | None, AfterValidator(_of_path)]
 """The connection for `path`, the setting before it; None for a local path."""
-PathText = Annotated[str, AfterValidator(names.check_required_path)]
+PathText = Annotated[str, AfterValidator(names.check_path)]
 PlaceText = Annotated[str, AfterValidator(names.check_place)]
+TableName = Annotated[str, AfterValidator(names.check_source_name)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]
+ColumnNames = Annotated[tuple[ColumnName, ...], AfterValidator(names.check_distinct)]
+ColumnList = Annotated[tuple[ColumnName, ...], Field(min_length=1), AfterValidator(names.check_distinct)]
 SqlType = Annotated[str, AfterValidator(names.check_sql_type)]
-LandingType = Annotated[str, AfterValidator(names.check_landing_type)]
+SqlTypes = Annotated[dict[ColumnName, SqlType], AfterValidator(names.check_distinct)]
+LandingTypes = Annotated[
+    dict[ColumnName, Annotated[str, AfterValidator(names.check_landing_type)]], AfterValidator(names.check_distinct)
+]
 Positive = Annotated[StrictInt, Field(ge=1)]
 
 
@@ -52,8 +58,7 @@ class StoredPlace(Section):
 
 
 FolderSetting = Annotated[
-    Annotated[str, AfterValidator(names.check_required_path), Tag("(text)")]
-    | Annotated[StoredPlace, Tag("(StoredPlace)")],
+    Annotated[str, AfterValidator(names.check_path), Tag("(text)")] | Annotated[StoredPlace, Tag("(StoredPlace)")],
     Discriminator(lambda value: "(text)" if isinstance(value, str) else "(StoredPlace)"),
 ]
 """A setting that is a local folder, or an address in object storage with its connection."""

@@ -22,14 +22,13 @@ from pydantic import (
     Tag,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from pydantic_core import PydanticKnownError
 
-from open_mirroring.changes.places_left import EXPECTED, GAPS
+from open_mirroring.changes.places_left import GAPS
 from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section
+from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section, TableName
 from open_mirroring.errors import TerminalError
 
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
@@ -42,7 +41,9 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION = Field(
     description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
 )
-_WHERE_READ = ("transport", "path", "connection", "topics", "database", "binary")
+_WHERE_READ = ("transport", "path", "connection", "topics", "database", "binary", "encoding", GAPS)
+_UNSAID = {"encoding": UTF8, GAPS: "lost"}
+"""Values of settings in _WHERE_READ that are left out, because they are what is expected without the setting."""
 _BINARY = "How binary values are spelled in JSON. Default: hex, with or without 0x."
 
 
@@ -80,19 +81,6 @@ class AnySource(Section):
         "that has no metadata file by then stops its table.",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty(cls, value: Any) -> Any:
-        """Drop empty settings, so that their defaults apply; also an empty path, if it is optional."""
-        if not isinstance(value, Mapping):
-            return value
-        pathless = "path" not in cls.model_fields
-        return {
-            name: one
-            for name, one in value.items()
-            if one is not None and not (pathless and (name, one) == ("path", ""))
-        }
-
     @property
     def connections(self) -> dict[str, str]:
         """The names of the source's connections, by the setting that contains the name."""
@@ -121,9 +109,14 @@ class AnySource(Section):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """The settings for where messages are read from and how their bytes are decoded, by setting's name (G-142)."""
+        """The settings for where messages are read from and how their bytes are decoded, by setting's name (G-142).
+
+        The same bytes have another content in another encoding. Gaps in the offsets of messages are expected only
+        where `offset_gaps` is set to `expected` (G-113).
+        """
         said = {name: getattr(self, name, None) for name in _WHERE_READ}
-        return {name: [value] if isinstance(value, str) else [*value] for name, value in said.items() if value}
+        named = {name: value for name, value in said.items() if value and value != _UNSAID.get(name)}
+        return {name: [value] if isinstance(value, str) else [*value] for name, value in named.items()}
 
 
 class InFolder(AnySource):
@@ -152,15 +145,6 @@ class InLines(InFolder):
         description="With the layout wrapped, what a missing offset is. lost (the default): a loss of the mirror "
         "until it comes; expected: nothing, as the topic is compacted, or the lines are only some of its messages.",
     )
-
-    @property
-    def reads(self) -> dict[str, list[str]]:
-        """The settings for where messages are read from and how their bytes are decoded, by name of the setting.
-
-        The setting `offset_gaps` is included only if its value is `expected`; with any other value, gaps in the
-        offsets of messages are not expected at this place (G-113).
-        """
-        return {**super().reads, **({GAPS: [EXPECTED]} if self.offset_gaps == EXPECTED else {})}
 
 
 class InCapture(InFolder):
@@ -212,10 +196,7 @@ class ChangeEvents(AnySource):
 
     @property
     def ordered_partitions(self) -> int:
-        """How many partitions must show a later commit before a transaction counts as complete.
-
-        The number is 0 for bare JSON lines, because bare lines do not show the partition of a message.
-        """
+        # Bare lines do not show the partition of a message.
         if self.partition_key_scheme == "none" or (isinstance(self, InLines) and self.layout == "bare"):
             return 0
         return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
@@ -310,14 +291,6 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
         "utf-16-le …. Default: utf-8.",
     )
 
-    @property
-    def reads(self) -> dict[str, list[str]]:
-        """The settings for where change tables are read from and how their bytes are decoded, by name of the setting.
-
-        An encoding other than UTF-8 is included, because the same bytes have another content in another encoding.
-        """
-        return {**super().reads, **({"encoding": [self.encoding]} if self.encoding != UTF8 else {})}
-
 
 class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     """Qlik change tables in the database to which the Qlik task writes them."""
@@ -325,7 +298,7 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     spells_by_reading: ClassVar[bool] = True
     transport: Literal["jdbc"] = Field(description="The database that the task writes change tables to.")
     connection: ConnectionName = _CONNECTION
-    partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+    partitions: TableName | None = Field(
         default=None,
         description="Where Change Data Partitioning is on: schema and name of the control table, such as "
         "control.attrep_cdc_partitions.",
@@ -356,11 +329,7 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
 
     @property
     def ordered_partitions(self) -> int:
-        """How many partitions must show a later commit before a transaction counts as complete.
-
-        The number is 1 with Qlik's Change Data Partitioning, which puts all changes into one order, and 0 without it
-        (T-80).
-        """
+        # Qlik's Change Data Partitioning puts all changes into one order (T-80).
         return 0 if self.partitions is None else 1
 
 
@@ -411,7 +380,7 @@ class _Chosen(Section, extra="ignore"):
     def _is_known(cls, name: str) -> str:
         ours = get_args(FormatName)
         if name not in ours and name not in entry_points(group=FORMATS).names:
-            raise PydanticKnownError("literal_error", {"expected": " or ".join(ours)})
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, ours))})
         return name
 
     @field_validator("transport")

@@ -9,23 +9,27 @@ Apache Airflow providers; Microsoft Learn, *Azure Storage connection strings*.
 from __future__ import annotations
 
 import binascii
+import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
-from open_mirroring.config.connections import Connection, check_tenant, invalid, option_texts, resolve
+from pydantic_core import PydanticCustomError
+
+from open_mirroring.config.connections import Connection, invalid, option_texts, resolve
 from open_mirroring.config.models import Mirror
+from open_mirroring.config.names import stream_position
 from open_mirroring.config.onelake import CONNECTION_TYPE as ONELAKE
-from open_mirroring.config.onelake import onelake_connection
+from open_mirroring.config.onelake import entra_login, onelake_connection
 from open_mirroring.config.section import StoredPlace
+from open_mirroring.config.tables import ExportLoad, StreamFromFile
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
-from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
-from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, Endpoint, trusted_endpoint
+from open_mirroring.remote.http_service import TRUSTED_HOSTS, Endpoint, trusted_endpoint
 from open_mirroring.storage.address import StorageAddress, is_address, parse_address
-from open_mirroring.storage.logins import AzureLogin, Login, S3Login
 from open_mirroring.storage.object_path import ObjectPath, Place
-from open_mirroring.storage.object_store import StorageRoot
+from open_mirroring.storage.object_store import AzureLogin, Login, S3Login, StorageRoot
 
 AZURE, S3 = ("wasb", "adls"), "aws"
 
@@ -45,22 +49,14 @@ _S3_HOSTS = re.compile(r"(?:[a-z0-9-]+\.)*amazonaws\.com(?:\.cn)?")
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
-def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
-    """Return the location that a setting names: the local path or object storage address *text*.
+def place_of(mirror: Mirror, setting: str | StoredPlace, connection: str | None = None) -> Place:
+    """Return the location that a setting names: a local path, or an address in object storage with its connection.
 
-    Raises ``CONNECTION_INVALID`` if *connection* names a connection that is missing or does not fit the address.
+    Raises ``CONNECTION_INVALID`` if the connection is missing or does not fit the address.
     """
-    return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
-
-
-def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
-    """Return the location of a folder that a setting names, local or in object storage.
-
-    Raises ``CONNECTION_INVALID`` if the setting's connection is missing or does not fit the address.
-    """
-    if isinstance(setting, str):
-        return mirror.resolve(setting)
-    return storage_place(setting.path, resolve(setting.connection))
+    text = str(setting)
+    named = setting.connection if isinstance(setting, StoredPlace) else connection
+    return storage_place(text, resolve(named or "")) if is_address(text) else mirror.resolve(text)
 
 
 def log_place(mirror: Mirror) -> Place:
@@ -68,7 +64,37 @@ def log_place(mirror: Mirror) -> Place:
 
     Raises ``CONNECTION_INVALID`` if the change log's connection is missing or does not fit the address.
     """
-    return folder_place(mirror, mirror.change_log)
+    return place_of(mirror, mirror.change_log)
+
+
+def stream_from(mirror: Mirror, load: ExportLoad) -> str:
+    """Return the position from which changes of the stream follow the export: a commit LSN, or ``beginning``.
+
+    The position is the setting `stream_from` of *load* in the mirror file, or is in the JSON file that `stream_from`
+    names. An LSN has the form ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32). Raises ``STREAM_FROM_INVALID`` if the JSON file is
+    missing or contains no position. Raises errors of the object storage if the JSON file cannot be read there.
+    """
+    if not isinstance(load.stream_from, StreamFromFile):
+        return load.stream_from
+    file = place_of(mirror, load.stream_from.file, load.connection)
+    try:
+        content = json.loads(file.read_bytes())
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    except ValueError:
+        reason = "is no JSON"
+    else:
+        position = content.get("stream_from") if isinstance(content, dict) else None
+        try:
+            return stream_position(str(position))
+        except PydanticCustomError:
+            reason = "holds no stream position under 'stream_from'"
+    raise TerminalError(
+        "STREAM_FROM_INVALID",
+        f"the file that shows where the export begins in the stream {reason}",
+        where=str(file),
+        next_step="write a JSON object with 'stream_from': the last commit LSN before the export began, or 'beginning'",
+    )
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:
@@ -119,9 +145,10 @@ def _azure(address: StorageAddress, connection: Connection, extra: Mapping[str, 
         raise invalid(name, "az:// needs the account: its host names it, or the address as abfss://CONTAINER@ACCOUNT.…")
     if address.account and account and address.account != account:
         raise invalid(name, "it belongs to another storage account than the address names")
-    is_local = url is not None and not _AZURE_HOSTS.fullmatch(url.host)
     if url is not None:
-        endpoint = url.base + url.path if is_local else url.base.replace(".dfs.", ".blob.", 1)
+        # Only Azure's own hosts have a twin for blobs; another one is trusted as it is written.
+        is_azure = _AZURE_HOSTS.fullmatch(url.host) is not None
+        endpoint = url.base.replace(".dfs.", ".blob.", 1) if is_azure else url.base + url.path
     else:
         endpoint = address.host or f"https://{account}.blob.core.windows.net"
     return AzureLogin(name, endpoint, address.account or account, kind, secret, entra)
@@ -131,26 +158,13 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
     name = connection.name
     key = parts.get("AccountKey") or extra.get("shared_access_key") or extra.get("account_key") or ""
     sas = parts.get("SharedAccessSignature") or extra.get("sas_token") or ""
-    tenant, auth = extra.get("tenant_id", ""), extra.get("auth", "")
-    if tenant:
-        check_tenant(connection, tenant)
-    if auth and auth not in AUTHS:
-        raise invalid(name, f"its auth is none of {', '.join(AUTHS)}")
-    if key or sas:
-        if auth or tenant or (key and sas):
-            raise invalid(name, "it holds more than one of key, sas_token and login to Entra ID")
-    elif tenant and auth in ("", "service_principal"):
-        if not (connection.login and connection.password):
-            raise invalid(name, "with tenant_id it needs login (client id) and password (secret)")
-        return "entra", "", EntraLogin(name, AUTHS[0], tenant, connection.login, connection.password, PUBLIC_AUTHORITY)
-    elif auth and auth != "service_principal":
-        if connection.password:
-            raise invalid(name, f"{auth} has no password: it would only lie about")
-        client = extra.get("managed_identity_client_id") or connection.login or ""
-        chosen = next(one for one in AUTHS if one == auth)
-        return "entra", "", EntraLogin(name, chosen, tenant, client, "", PUBLIC_AUTHORITY)
-    else:
-        key = connection.password or ""
+    by_entra = "auth" in extra or "tenant_id" in extra
+    if (key or sas) and (by_entra or (key and sas)):
+        raise invalid(name, "it holds more than one of key, sas_token and login to Entra ID")
+    if by_entra:
+        return "entra", "", entra_login(connection, extra)
+    if not sas:
+        key = key or connection.password or ""
     try:
         b64decode(key, validate=True)
     except binascii.Error:

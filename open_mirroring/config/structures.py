@@ -10,6 +10,7 @@ from open_mirroring.config import names
 from open_mirroring.config.section import ColumnName, PathText, Section
 
 QlikType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9]*( ?\([0-9]{1,5}(, ?[0-9]{1,3})?\))?$")]
+QlikColumns = Annotated[dict[ColumnName, QlikType], Field(min_length=1), AfterValidator(names.check_distinct)]
 
 
 class GivenStructure(Section):
@@ -40,9 +41,8 @@ class GivenStructure(Section):
         default=None, description="File with the Avro schema of its data messages (data, beforeData, headers) as JSON."
     )
     key: tuple[ColumnName, ...] = Field(default=(), description="With columns: the table's primary key, in order.")
-    columns: dict[ColumnName, QlikType] | None = Field(
+    columns: QlikColumns | None = Field(
         default=None,
-        min_length=1,
         description="All its columns in their order, each with its Qlik type: INT4, WSTRING(100), NUMERIC(18,2).",
     )
 
@@ -68,7 +68,6 @@ class GivenStructure(Section):
     @field_validator("columns")
     @classmethod
     def _columns(cls, columns: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
-        names.check_distinct(list(columns or ()))
         if columns is None and info.data.get("metadata", "") is None and info.data.get("avro", "") is None:
             raise names.unfit("its columns are unknown", "set `metadata`, `avro` or `columns`")
         if columns is not None and info.data.get("metadata") is not None:

@@ -22,7 +22,6 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import InitErrorDetails
 
 from open_mirroring.changes.column_choice import DELETED_AT, ColumnChoice, lacking, plain_names
 from open_mirroring.changes.history_names import history_of, logged_as
@@ -30,16 +29,20 @@ from open_mirroring.config import names
 from open_mirroring.config.problems import Mistake, SettingPath
 from open_mirroring.config.row_filter import Condition, parse_condition
 from open_mirroring.config.section import (
+    ColumnList,
     ColumnName,
+    ColumnNames,
     ConnectionName,
     ConnectionOfPath,
     DeadLetters,
     ExtraColumns,
-    LandingType,
+    LandingTypes,
     PlaceText,
     Positive,
     Section,
     SqlType,
+    SqlTypes,
+    TableName,
 )
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
 from open_mirroring.landing_zone.schema import POSITION_KEY, extra_columns
@@ -97,8 +100,7 @@ _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
 class DelimitedText(Section):
     """Settings for a table written as delimited text instead of Parquet, whose columns can never change (F-23)."""
 
-    columns: dict[ColumnName, str] = Field(
-        min_length=1,
+    columns: Annotated[dict[ColumnName, str], Field(min_length=1), AfterValidator(names.check_distinct)] = Field(
         description="Every column in order with its landing type, as docs/types.md has it for the source: "
         f"{', '.join(DATA_TYPES)}. Text has no decimals, and no column can be added later.",
     )
@@ -119,7 +121,6 @@ class DelimitedText(Section):
     @field_validator("columns")
     @classmethod
     def _columns(cls, columns: dict[str, str]) -> dict[str, str]:
-        names.check_distinct(list(columns))
         for name, kind in columns.items():
             if kind not in DATA_TYPES:
                 what = f"delimited text has no type {kind!r} for the column {name!r}"
@@ -203,7 +204,7 @@ class ExportLoad(Section):
         "changed between the export and the first change of the stream. exact: stream_from is the first commit of "
         "the stream that is not in the export.",
     )
-    types: dict[ColumnName, SqlType] = Field(
+    types: SqlTypes = Field(
         default_factory=dict,
         description="SQL type of each column; csv needs it. For qlik-full-load only of those that shall have another "
         "one.",
@@ -228,7 +229,6 @@ class ExportLoad(Section):
     def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if info.data.get("format") == "csv" and not types:
             raise names.unfit("a CSV export has no types", "name the SQL type of every column")
-        names.check_distinct(list(types))
         return types
 
 
@@ -237,7 +237,7 @@ class JdbcLoad(Section):
 
     format: Literal["jdbc"] = Field(description="Read over JDBC.")
     connection: ConnectionName = Field(description="Name of the connection to the source database.")
-    table: str | None = Field(
+    table: TableName | None = Field(
         default=None,
         description="schema.table to read; default: the table's `source`.",
         json_schema_extra={"pattern": SOURCE_NAME},
@@ -275,11 +275,6 @@ class JdbcLoad(Section):
             raise names.unfit(what, "set `handover: quiesced` if it is at rest, or load an export")
         return handover
 
-    @field_validator("table")
-    @classmethod
-    def _table(cls, table: str | None) -> str | None:
-        return table if table is None else names.check_source_name(table)
-
     @field_validator("chunks")
     @classmethod
     def _chunks(cls, chunks: int, info: ValidationInfo) -> int:
@@ -288,12 +283,16 @@ class JdbcLoad(Section):
         return chunks
 
 
-def _refuse_stream_of_proof(prove: JdbcLoad) -> None:
-    """Refuse settings of a load that have no meaning for a proof."""
+def _without_stream(prove: JdbcLoad) -> JdbcLoad:
     for setting in ("handover", "stream_from"):
         if getattr(prove, setting) is not None:
             what = f"a proof hands nothing over to a stream, so `{setting}` means nothing"
             raise names.unfit(what, f"leave `{setting}` out")
+    return prove
+
+
+JdbcProof = Annotated[JdbcLoad, AfterValidator(_without_stream)]
+"""Rows of the source that are read from its database for a proof."""
 
 
 class ProofExport(Section):
@@ -325,7 +324,7 @@ def _or_jdbc(export: type[Section]) -> Discriminator:
 
 
 ProofSource = Annotated[
-    Annotated[ProofExport, Tag("(ProofExport)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], _or_jdbc(ProofExport)
+    Annotated[ProofExport, Tag("(ProofExport)")] | Annotated[JdbcProof, Tag("(JdbcLoad)")], _or_jdbc(ProofExport)
 ]
 InitialLoad = Annotated[
     Annotated[ExportLoad, Tag("(ExportLoad)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], _or_jdbc(ExportLoad)
@@ -335,36 +334,27 @@ InitialLoad = Annotated[
 class ColumnSelection(Section):
     """The columns to mirror, by names and patterns. In a pattern, * matches any characters. Case is ignored."""
 
-    include: tuple[ColumnName, ...] | None = Field(
-        default=None, min_length=1, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
+    include: ColumnList | None = Field(
+        default=None, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
     )
-    exclude: tuple[ColumnName, ...] = Field(
+    exclude: ColumnNames = Field(
         default=(), description="These are not mirrored: no value of them leaves the source's messages."
     )
-    rename: dict[ColumnName, ColumnName] = Field(
+    rename: Annotated[dict[ColumnName, ColumnName], AfterValidator(names.check_distinct)] = Field(
         default_factory=dict,
         description="Columns that have another name at the target, each with that name. Everything else calls them "
         "by their name at the source. It is fixed for the life of the target's table.",
     )
 
-    @field_validator("include", "exclude")
-    @classmethod
-    def _distinct(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        names.check_distinct(columns or ())
-        return columns
-
     @field_validator("rename")
     @classmethod
     def _rename(cls, rename: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        names.check_distinct(list(rename))
         names.check_landed_names(rename.values())
         if patterns := [name for name in rename if "*" in name]:
             what = f"`rename` takes names, and {patterns[0]!r} is a pattern"
             raise names.unfit(what, "write out each column that has another name at the target")
-        mirrored = _selected(info.data.get("include"), info.data.get("exclude", ())).of(rename)
-        if out := [name for name in rename if name not in mirrored and "include" in info.data]:
-            what = f"`rename` names the column {out[0]!r}, which `columns` leaves out"
-            raise names.unfit(what, "leave it out of `rename`, or mirror it")
+        if "include" in info.data:
+            _refuse_left_out("rename", rename, _selected(info.data["include"], info.data.get("exclude", ())))
         return rename
 
     @property
@@ -381,8 +371,7 @@ def _selected(include: tuple[str, ...] | None, exclude: tuple[str, ...]) -> Colu
 
 
 Columns = Annotated[
-    Annotated[tuple[ColumnName, ...], Field(min_length=1), Tag("(names)")]
-    | Annotated[ColumnSelection, Tag("(ColumnSelection)")],
+    Annotated[ColumnList, Tag("(names)")] | Annotated[ColumnSelection, Tag("(ColumnSelection)")],
     Discriminator(lambda value: "(ColumnSelection)" if isinstance(value, dict | ColumnSelection) else "(names)"),
 ]
 
@@ -391,12 +380,16 @@ def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
     return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
 
 
+def _refuse_left_out(setting: str, named: Iterable[str], chosen: ColumnChoice) -> None:
+    if out := [name for name in named if not chosen.of([name])]:
+        what = f"`{setting}` names the column {out[0]!r}, which `columns` leaves out"
+        raise names.unfit(what, f"correct the name, leave it out of `{setting}`, or mirror it")
+
+
 def _refuse_unread(hashed: tuple[str, ...], columns: tuple[str, ...] | ColumnSelection | None) -> None:
     """Refuse a name under `hash` that a list of columns leaves out: the one that is meant would land in clear."""
-    chosen, named = _chosen(columns), plain_names(hashed)
-    if chosen.listed is not None and (unread := {*named}.difference(chosen.of(named))):
-        what = f"`hash` names the column {min(unread)!r}, which `columns` does not list"
-        raise names.unfit(what, "correct the name, or leave it out of `hash`")
+    if (chosen := _chosen(columns)).listed is not None:
+        _refuse_left_out("hash", plain_names(hashed), chosen)
 
 
 def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
@@ -419,7 +412,7 @@ _WITHOUT_HISTORY = {
 class Table(Section):
     """One mirrored table."""
 
-    source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
+    source: TableName = Field(
         description="schema.table at the source; a part that holds a dot is in brackets, [my.schema].orders.",
         json_schema_extra={"pattern": SOURCE_NAME},
     )
@@ -432,14 +425,14 @@ class Table(Section):
         description="Only these columns are mirrored; they must include the key. A list of names, or {include: […], "
         "exclude: […], rename: {a: b}} of names and patterns, in any case. Default: all.",
     )
-    key: tuple[ColumnName, ...] = Field(description="Key columns in order. An empty list is a table with inserts only.")
-    types: dict[ColumnName, LandingType] = Field(
+    key: ColumnNames = Field(description="Key columns in order. An empty list is a table with inserts only.")
+    types: LandingTypes = Field(
         default_factory=dict,
         description="Columns that land as another type than their source's. string for any; int16, int32, int64 or "
         "decimal(p,s) for a number, where a value that does not fit is a dead letter; float64 or timestamp for what "
         "they hold. Names in any case.",
     )
-    hash: tuple[ColumnName, ...] = Field(
+    hash: ColumnNames = Field(
         default=(),
         description="Columns that land as hashes: names in any case, and patterns with * for any characters. No key "
         "column. The salt is in `hash` of the mirror.",
@@ -517,7 +510,7 @@ class Table(Section):
         description="For qlik-message: the topic that holds this table's messages and no others; only needed where "
         "nothing names the table.",
     )
-    change_table: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
+    change_table: TableName | None = Field(
         default=None,
         description="For qlik-change-table over jdbc: schema and name of the change table. Default: `source` and the "
         "suffix.",
@@ -539,6 +532,7 @@ class Table(Section):
     _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
     _extra_everywhere: ExtraColumns = PrivateAttr(default=ExtraColumns())
     _joined: bool = PrivateAttr(default=False)
+    """Whether a pattern found the table. Settings of such a table may name columns that the table lacks."""
     _keys_of_rows: tuple[str, ...] | None = PrivateAttr(default=None)
 
     @cached_property
@@ -652,14 +646,6 @@ class Table(Section):
         landed = {chosen.landed_name(name).casefold() for name in known}
         return [name for _, name in self._extra(everywhere) if name.casefold() in landed]
 
-    def joined(self) -> Table:
-        """Mark the table as found by a pattern, and return the table.
-
-        Settings of such a table may name columns that the table lacks.
-        """
-        self._joined = True
-        return self
-
     def unhashed(self, known: Iterable[str]) -> list[str]:
         """Return the columns that `hash` in the mirror file lists by name, but *known* does not contain (G-122)."""
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
@@ -672,17 +658,9 @@ class Table(Section):
         named["`where` names"] = () if self.row_filter is None else self.row_filter.columns
         return {says: missing for says, names in named.items() if (missing := lacking(names, known))}
 
-    @field_validator("columns")
-    @classmethod
-    def _columns(cls, columns: tuple[str, ...] | ColumnSelection | None) -> tuple[str, ...] | ColumnSelection | None:
-        if isinstance(columns, tuple):
-            names.check_distinct(columns)
-        return columns
-
     @field_validator("key")
     @classmethod
     def _key(cls, key: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        names.check_distinct(key)
         chosen = _chosen(info.data.get("columns"))
         spelled = {name.casefold(): name for name in chosen.listed or ()}
         mirrored = [name for name in chosen.of(key) if spelled.get(name.casefold(), name) == name]
@@ -697,17 +675,12 @@ class Table(Section):
     @field_validator("types")
     @classmethod
     def _types(cls, types: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        names.check_distinct(list(types))
-        mirrored = {*_chosen(info.data.get("columns")).of(types), *info.data.get("key", ())}
-        if out := [name for name in types if name not in mirrored]:
-            what = f"`types` names the column {out[0]!r}, which `columns` leaves out"
-            raise names.unfit(what, "leave it out of `types`, or take it into `columns`")
+        _refuse_left_out("types", types, _chosen(info.data.get("columns")))
         return types
 
     @field_validator("hash")
     @classmethod
     def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        names.check_distinct(hash)
         _refuse_unread(hash, info.data.get("columns"))
         if refused := hashed_key(info.data.get("key", ()), hash):
             raise names.unfit(*refused)
@@ -723,33 +696,21 @@ class Table(Section):
         if value and info.data.get("full_rows"):
             what = "updates cannot both carry complete rows and need completing"
             raise names.unfit(what, "leave out `full_rows` or `complete_rows`")
-        if value and info.data.get("key") == ():
-            raise names.unfit("a table without key accepts inserts only", "leave it out")
         return value
 
-    @field_validator("keys_never_change", "key_is_unique")
+    @field_validator("complete_rows", "keys_never_change", "key_is_unique", "on_delete", "history")
     @classmethod
-    def _of_the_key(cls, value: bool | None, info: ValidationInfo) -> bool | None:
-        if value is not None and info.data.get("key") == ():
-            could = "could change" if info.field_name == "keys_never_change" else "is unique"
-            raise names.unfit(f"a table without key has none that {could}", "leave it out")
-        return value
-
-    @field_validator("on_delete")
-    @classmethod
-    def _on_delete(cls, value: OnDelete, info: ValidationInfo) -> OnDelete:
-        if value == "keep" and info.data.get("key") == ():
-            raise names.unfit("a table without key accepts inserts only", "leave out `on_delete`")
+    def _of_a_key(cls, value: Any, info: ValidationInfo) -> Any:
+        if value not in (None, False, "remove") and info.data.get("key") == ():
+            what = f"a table without key accepts inserts only, so `{info.field_name}` means nothing"
+            raise names.unfit(what, "leave it out, or give the table a key")
         return value
 
     @field_validator("where")
     @classmethod
     def _where(cls, where: str | None, info: ValidationInfo) -> str | None:
-        if where is None:
-            return None
-        columns, chosen = parse_condition(where).columns, _chosen(info.data.get("columns"))
-        if out := [name for name in columns if name not in chosen.of([name])]:
-            raise names.unfit(f"`where` names the column {out[0]!r}, which `columns` leaves out", "mirror it, too")
+        if where is not None:
+            _refuse_left_out("where", parse_condition(where).columns, _chosen(info.data.get("columns")))
         return where
 
     @field_validator("delimited_text")
@@ -787,8 +748,6 @@ class Table(Section):
     def _history(cls, history: History | None, info: ValidationInfo) -> History | None:
         if history is None:
             return None
-        if info.data.get("key") == ():
-            raise names.unfit("a table without key accepts inserts only: it is its own history", "leave out `history`")
         for setting, why in _WITHOUT_HISTORY.items():
             if info.data.get(setting):
                 raise names.unfit(f"`history` does not go with `{setting}`: {why}", "leave one of them out")
@@ -800,7 +759,15 @@ class Table(Section):
         if load is None or "key" not in info.data:
             return load
         if not info.data["key"]:
-            cls._without_key(load, info)
+            if load.handover is None:
+                what = "without a key a row that both the load and the stream bring would be there twice"
+                next_step = "set `handover: quiesced` if nothing is changed between the load and the first change of "
+                next_step += "the stream, `handover: exact` if `stream_from` of an export is the first commit that is "
+                next_step += "not in it; or give the table a key"
+                raise names.unfit(what, next_step)
+            if info.data.get("delimited_text") is not None:
+                what = "rows of a load that goes through the log are distinguished by their key"
+                raise names.unfit(what, "leave `delimited_text` out, or the initial load")
         elif load.handover is not None:
             what = "over the load of a table with a key changes are published as upserts, whatever both hold"
             raise names.unfit(what, "leave `handover` out")
@@ -812,30 +779,6 @@ class Table(Section):
             raise names.unfit(what, "name the SQL type of every column, spelled alike")
         return load
 
-    @field_validator("prove")
-    @classmethod
-    def _prove(cls, prove: ProofExport | JdbcLoad | None) -> ProofExport | JdbcLoad | None:
-        if isinstance(prove, JdbcLoad):
-            _refuse_stream_of_proof(prove)
-        return prove
-
-    @staticmethod
-    def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
-        what = "without a key a row that both the load and the stream bring would be there twice"
-        if isinstance(load, JdbcLoad) and load.handover is None:
-            next_step = (
-                "set `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
-            )
-            next_step += "the stream begins behind that; else load an export, or give the table a key"
-            raise names.unfit(f"{what}, and a database is read while it changes", next_step)
-        if load.handover is None:
-            next_step = "set `handover: quiesced` if nothing changed between the export and the first change of the "
-            next_step += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
-            raise names.unfit(what, f"{next_step}give the table a key")
-        if info.data.get("delimited_text") is not None:
-            what = "rows of a load that goes through the log are distinguished by their key"
-            raise names.unfit(what, "leave `delimited_text` out, or the initial load")
-
 
 class TablePattern(Section):
     """Settings that mirror all tables whose names match a pattern, each from the table's first change on (G-70).
@@ -844,12 +787,12 @@ class TablePattern(Section):
     are left out. If several patterns match a table, the first pattern applies.
     """
 
-    source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
+    source: TableName = Field(
         description="schema.table at the source, with * for any characters, as in sales.*. With a `key` it is one "
         "table of that name.",
         json_schema_extra={"pattern": r"^.*\*.*$"},
     )
-    exclude: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
+    exclude: tuple[TableName, ...] = Field(
         default=(), description="schema.table, or patterns of them, that are not mirrored although they fit."
     )
     new_tables: Literal["join", "ask"] = Field(
@@ -867,11 +810,11 @@ class TablePattern(Section):
         default=None,
         description="Which columns of each are mirrored, {include: […], exclude: […], rename: {a: b}}, with the key.",
     )
-    types: dict[ColumnName, LandingType] = Field(
+    types: LandingTypes = Field(
         default_factory=dict,
         description="As `types` of a table, of each that has the column.",
     )
-    hash: tuple[ColumnName, ...] = Field(default=(), description="As `hash` of a table, of each that has the column.")
+    hash: ColumnNames = Field(default=(), description="As `hash` of a table, of each that has the column.")
     extra_columns: ExtraColumns | None = Field(default=None, description="As `extra_columns` of a table.")
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
@@ -885,7 +828,7 @@ class TablePattern(Section):
         description="Rows that were there before the stream, of each table that has a key, from the table of its "
         "name. Unset: a table starts with the first change that is read of it.",
     )
-    prove: JdbcLoad | None = Field(default=None, description="As `prove` of a table, from the table of its name.")
+    prove: JdbcProof | None = Field(default=None, description="As `prove` of a table, from the table of its name.")
 
     @field_validator("target")
     @classmethod
@@ -913,8 +856,6 @@ class TablePattern(Section):
     @field_validator("prove")
     @classmethod
     def _together(cls, prove: JdbcLoad | None, info: ValidationInfo) -> JdbcLoad | None:
-        if prove is not None:
-            _refuse_stream_of_proof(prove)
         settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
         try:
             fields = settings.keys() & Table.model_fields.keys() - {"columns"}  # checked against each key
@@ -935,29 +876,14 @@ class TablePattern(Section):
 
         Raises ValidationError if a mirror file could not list the table with these settings.
         """
-        shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
+        own = {"source", "target"} if key else {"source", "target", "initial_load", "keys_never_change", "on_delete"}
+        settings = Table.model_fields.keys() & TablePattern.model_fields.keys() - own
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
-        load = {"initial_load": self.initial_load} if key else {}
-        if not key:
-            shared = {name: value for name, value in shared.items() if name not in ("keys_never_change", "on_delete")}
-        found = {"source": source, "target": target, "key": tuple(key), **shared, **load}
-        return Table.model_validate(found).joined()
-
-
-_OF_EACH_TABLE = (
-    "columns",
-    "types",
-    "hash",
-    "extra_columns",
-    "full_rows",
-    "complete_rows",
-    "keys_never_change",
-    "require_reload_on_add",
-    "on_reload",
-    "on_delete",
-    "dead_letters",
-    "prove",
-)
+        found = {"source": source, "target": target, "key": tuple(key)}
+        found |= {setting: getattr(self, setting) for setting in settings}
+        table = Table.model_validate(found)
+        table._joined = True
+        return table
 
 
 def _fits(pattern: str, name: names.SourceName) -> bool:
@@ -976,18 +902,6 @@ def _kind_of_table(value: Any) -> str:
 TableEntry = Annotated[
     Annotated[Table, Tag("(Table)")] | Annotated[TablePattern, Tag("(TablePattern)")], Discriminator(_kind_of_table)
 ]
-
-
-def unfit(path: SettingPath, what: str, next_step: str) -> Mistake:
-    """Describe a setting of a table that contradicts another setting; *path* begins with the index of the table."""
-    return Mistake(path, "CONFIG_INVALID", what, next_step)
-
-
-def refuse(found: Iterable[Mistake]) -> None:
-    """Raise one ValidationError for all mistakes in *found*; does nothing if *found* is empty."""
-    errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.next_step), loc=c.path, input=None) for c in found]
-    if errors:
-        raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 
 
 def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
@@ -1014,24 +928,4 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
                 what = f"the target {target!r} is the same table as that of tables[{taken[0]}]; "
                 what += f"case does not count, and no schema is {_DEFAULT_SCHEMA}"
                 found.append(Mistake(path, "CONFIG_INVALID", what, "choose another `target` for one of them"))
-    return found
-
-
-def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Mistake]:
-    """Find tables that would read the same change table as an earlier table.
-
-    *tables* pairs the index of each table in the mirror file with the table. *suffix* ends the default name of a
-    change table.
-    """
-    found: list[Mistake] = []
-    taken: dict[tuple[str, str], int] = {}
-    for index, table in tables:
-        schema, name = table.source_name
-        own = (schema, name + suffix) if table.change_table is None else names.split_source_name(table.change_table)
-        first = taken.setdefault(own, index)
-        if first != index:
-            what = f"the change table {'.'.join(own)!r} is read for tables[{first}] already"
-            found.append(
-                Mistake((index, "change_table"), "CONFIG_INVALID", what, "name the change table of this table")
-            )
     return found

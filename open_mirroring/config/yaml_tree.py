@@ -1,7 +1,7 @@
 """Reads YAML with the line of every setting, and reports all mistakes in the text, not only the first.
 
-The values equal those of ``yaml.safe_load``, merge keys included. A value that looks like a secret is replaced, so that
-no message can show the secret.
+The values equal those of ``yaml.safe_load``, merge keys included. Mirror files only name connections; the secrets are
+in environment variables (I30). So a value that may be a secret is refused, and replaced so that no message shows it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,44 @@ from typing import Any
 
 import yaml
 
-from open_mirroring.config import secret_scan
 from open_mirroring.config.problems import Mistake, SettingPath
 
 WITHHELD = "(withheld)"
-_MAX_VALUES = 500_000
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _SOURCE_COLUMNS = "types"
 """Keys below this setting are names of source columns, which may be called ``password``."""
+SECRET_NEXT_STEP = (
+    "take it out, change it where it is valid (it was in a file), and name a connection that holds the new one"
+)
+
+_KEY = re.compile(
+    r"passw(or)?d|passphrase|^pwd$|secret|token|credential|^sas$|sas(url|uri|key)|(account|access|api|private)key"
+    r"|connectionstring|connstr"
+)
+
+# A URL with user:password@, key=value strings, cloud keys, private keys, JSON web tokens, bearer tokens.
+_VALUE = re.compile(
+    r"""
+      [a-z][a-z0-9+.-]*://[^\s:/@?\#"'\[]*:[^\s]+@
+    | (password|passwd|pwd|sslpassword|client_?secret|secret|token
+        |(shared)?access_?key|account_?key|api_?key|(?<![a-z])sig|SharedAccessSignature)\s*=\s*[^\s=]
+    | \bAWS_SECRET|\bAKIA[0-9A-Z]{16}\b
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY
+    | \beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}
+    | \bBearer\s+[A-Za-z0-9._~+/-]{8,}
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def key_smells(key: str) -> bool:
+    """Whether a setting of the name *key* would hold a secret: ``password``, ``sas_token``, ``AccountKey``, …."""
+    return _KEY.search(re.sub(r"[^a-z0-9]", "", key.casefold())) is not None
+
+
+def text_smells(text: str) -> bool:
+    """Whether a string looks like a secret: a URL with a password, ``AccountKey=…``, a private key."""
+    return _VALUE.search(text) is not None
 
 
 class YamlTree:
@@ -33,34 +63,26 @@ class YamlTree:
         self.findings: list[Mistake] = []
         self.withheld: set[SettingPath] = set()
         self.lines: dict[SettingPath, int] = {(): 1}
-        self._values = 0
         self._flattened: set[int] = set()
+        # Values are built from nodes: the loader reads nothing.
+        self._loader = yaml.SafeLoader("")
         try:
             root = _composed(text)
             if root is not None:
-                # Values are built from nodes: the loader reads nothing more.
-                self.data = self._value(yaml.SafeLoader(""), root, (), ())
+                self.data = self._value(root, ())
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             self._broken(line, "the text holds a character that YAML forbids", "remove the control character")
         except yaml.MarkedYAMLError as error:
             self._broken(*_explain(error))
         except RecursionError:
-            self._broken(1, "the text is nested too deeply", "no mirror file needs more than a handful of levels")
-        except _TooLarge:
-            self._broken(1, f"the text unfolds to more than {_MAX_VALUES} values", "use fewer aliases")
+            self._broken(1, "the text is nested too deeply, or an alias contains itself", "use fewer levels")
         # Comments, anchors and invalid YAML may contain secrets, too.
         reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
         for number, words in enumerate(text.split("\n"), start=1):
-            if number not in reported and secret_scan.text_smells(words):
+            if number not in reported and text_smells(words):
                 what = "this line looks as if it held a secret"
-                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, number))
-
-    def line_of(self, path: SettingPath) -> int:
-        """Return the line of the setting *path*, or, if it is not in the file, of the nearest setting around it."""
-        while path not in self.lines:
-            path = path[:-1]
-        return self.lines[path]
+                self.findings.append(Mistake((), "SECRET_IN_FILE", what, SECRET_NEXT_STEP, number))
 
     def is_withheld(self, path: SettingPath) -> bool:
         """Whether the value at *path*, or a value that contains it, was replaced because it looks like a secret."""
@@ -70,32 +92,24 @@ class YamlTree:
         self.data = None
         self.findings.append(Mistake((), "CONFIG_INVALID", what, next_step, line))
 
-    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath, above: tuple[int, ...]) -> Any:
-        self._values += 1
-        if self._values > _MAX_VALUES:
-            raise _TooLarge
-        if id(node) in above:
-            raise yaml.constructor.ConstructorError(None, None, "an alias contains itself", node.start_mark)
-        above = (*above, id(node))
+    def _value(self, node: yaml.Node, path: SettingPath) -> Any:
         if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN:
             raise yaml.constructor.ConstructorError(None, None, "tags are not allowed here", node.start_mark)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(loader, node, path, above)
+            return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             items = []
             for index, item in enumerate(node.value):
                 self.lines[(*path, index)] = item.start_mark.line + 1
-                items.append(self._value(loader, item, (*path, index), above))
+                items.append(self._value(item, (*path, index)))
             return items
-        return self._scalar(loader, node, path)
+        return self._scalar(node, path)
 
-    def _mapping(
-        self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath, above: tuple[int, ...]
-    ) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: SettingPath) -> dict[str, Any]:
         if id(node) not in self._flattened:
             # Flattening changes the node, and an alias visits it again.
-            self._refuse_duplicates(loader, node, path)
-            loader.flatten_mapping(node)
+            self._refuse_duplicates(node, path)
+            self._loader.flatten_mapping(node)
             self._flattened.add(id(node))
         content: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -106,22 +120,22 @@ class YamlTree:
                 self.findings.append(Mistake(path, "CONFIG_INVALID", "a key here is not text", next_step, line))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
-            if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
+            if text_smells(key) or (key_smells(key) and not in_columns):
                 what = "this setting looks like a secret"
-                self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, line))
+                self.findings.append(Mistake(path, "SECRET_IN_FILE", what, SECRET_NEXT_STEP, line))
                 continue
             place = (*path, key)
             self.lines[place] = line
-            content[key] = self._value(loader, value_node, place, above)
+            content[key] = self._value(value_node, place)
         return content
 
-    def _refuse_duplicates(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath) -> None:
+    def _refuse_duplicates(self, node: yaml.MappingNode, path: SettingPath) -> None:
         first: dict[str, int] = {}
         for key_node, _ in node.value:
             key = self._key(key_node)
             line = key_node.start_mark.line + 1
             if key in first:
-                named = "this setting" if secret_scan.key_smells(key) or secret_scan.text_smells(key) else repr(key)
+                named = "this setting" if key_smells(key) or text_smells(key) else repr(key)
                 what = f"{named} is here again; it was set in line {first[key]}"
                 self.findings.append(Mistake(path, "CONFIG_INVALID", what, "keep one of the two", line))
             elif key is not None:
@@ -135,23 +149,18 @@ class YamlTree:
         is_text = node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge") or node.value == "on"
         return str(node.value) if is_text else None
 
-    def _scalar(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath) -> Any:
+    def _scalar(self, node: yaml.Node, path: SettingPath) -> Any:
         line = node.start_mark.line + 1
-        if secret_scan.text_smells(str(node.value)):
+        if text_smells(str(node.value)):
             self.withheld.add(path)
             what = "this value looks like a secret"
-            self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.NEXT_STEP, line))
+            self.findings.append(Mistake(path, "SECRET_IN_FILE", what, SECRET_NEXT_STEP, line))
             return WITHHELD
         try:
-            value = loader.construct_object(node)
-            str(value).encode()
+            return self._loader.construct_object(node)
         except ValueError:
-            # Text that looks like a date or a number but is none, or contains a lone surrogate.
-            self.withheld.add(path)
-            what = "this value is neither a proper text nor a proper number or date"
-            self.findings.append(Mistake(path, "CONFIG_INVALID", what, "put the text in quotes", line))
-            return WITHHELD
-        return value
+            # A text such as 2024-13-45 only looks like a date or a number.
+            return node.value
 
 
 def _composed(text: str) -> yaml.Node | None:
@@ -159,10 +168,6 @@ def _composed(text: str) -> yaml.Node | None:
     with suppress(yaml.YAMLError, ValueError, RecursionError):
         return yaml.compose(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return yaml.compose(text, yaml.SafeLoader)
-
-
-class _TooLarge(Exception):
-    pass
 
 
 def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
-from open_mirroring.config.storage import folder_place
+from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.api import FabricApi, MirroredDatabase
 from open_mirroring.fabric.target_status import (
@@ -199,5 +199,5 @@ def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
     """
     tables = mirror.landing_zone.tables
     if tables is not None:
-        return TablesFolder(folder_place(mirror, tables))
+        return TablesFolder(place_of(mirror, tables))
     return open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else NoWatch()

@@ -151,7 +151,12 @@ class TokenSource:
             answer = service.send(request)
         except TransientError as error:
             raise self._unavailable(error.what) from None
-        document = _object(answer)
+        try:
+            document = json.loads(answer.body)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            document = {}
         token, seconds = document.get("access_token"), document.get("expires_in")
         if answer.status == 200 and isinstance(token, str) and token and isinstance(seconds, int | str):
             return token, now + float(seconds)
@@ -202,14 +207,6 @@ def _credential(login: EntraLogin) -> Any:
             return ManagedIdentityCredential(client_id=login.client_id or None)
         case _:
             return AzureCliCredential(tenant_id=login.tenant_id)
-
-
-def _object(answer: Answer) -> dict[str, Any]:
-    try:
-        found = json.loads(answer.body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _described(answer: Answer, document: dict[str, Any]) -> str:

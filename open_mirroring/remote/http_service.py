@@ -3,12 +3,17 @@
 A call is repeated only if its caller marked the call as safe to repeat. Any other call without a clear answer has an
 unknown outcome (O-08). All calls share one retry budget, and wait together when the service asks to wait. Messages show
 no header, query or body. Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design*.
+
+A login is sent only to the service's own hosts over https, to loopback, and to hosts that the person trusts who
+installs the product.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import random
+import re
 import ssl
 import threading
 import time
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
 LONGEST_WAIT_SECONDS = 120.0
 """A call that is asked to wait longer fails instead; the next run continues."""
 
+TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"
+"""The variable with further hosts to which a login may be sent, separated by commas. Only the person who installs the
+product can set it. ``http://HOST`` in it allows a service without TLS in a private network."""
 CA_FILE = "OPEN_MIRRORING_CA_FILE"
 _TRIES = 4
 _BACK_OFF_SECONDS = 0.2
@@ -165,24 +173,27 @@ class HttpService:
         Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries. Raises
         ``TARGET_BUSY`` if the service asks to wait too long, and ``SERVICE_REFUSED`` for a redirect.
         """
-        said = NoAnswer("no answer")
         for attempt in range(1, _TRIES + 1):
             if too_long := self.budget.await_turn():
                 raise self.unknown(request, NoAnswer("it asked earlier", too_long))
-            outcome = self._once(request)
-            if isinstance(outcome, Answer) and outcome.status not in _PASSING:
+            said = self._once(request)
+            if isinstance(said, Answer):
                 self.budget.succeed()
-                if 300 <= outcome.status < 400 and outcome.status != 304:
-                    raise self._redirected(request, outcome.status)
-                return outcome
-            said = self._said(outcome)
+                if 300 <= said.status < 400 and said.status != 304:
+                    raise TerminalError(
+                        "SERVICE_REFUSED",
+                        f"{self.name} redirects (status {said.status}), which is not followed",
+                        where=str(request),
+                        next_step="name the service's own address in the connection",
+                    )
+                return said
             if said.wait is not None:
                 self.budget.hold(said.wait)
             if not request.repeatable or attempt == _TRIES or not self.budget.take():
-                break
+                raise self.unknown(request, said)
             if said.wait is None:
                 self.budget.back_off(attempt)
-        raise self.unknown(request, said)
+        raise AssertionError("the last try returns or raises")
 
     def unknown(self, request: Request, said: NoAnswer) -> TransientError:
         """Build the error for a call with an unknown outcome."""
@@ -215,27 +226,16 @@ class HttpService:
                 preload_content=request.into is None,
             )
             if request.into is None:
-                return Answer(response.status, response.headers, response.data)
-            return _received(response, request.into)
+                answer = Answer(response.status, response.headers, response.data)
+            else:
+                answer = _received(response, request.into)
         except (self._failures, ValueError) as error:
             # The error's text holds the address with its query, or a header, so only its kind is shown.
             return NoAnswer(type(error).__name__)
-
-    def _said(self, outcome: Answer | NoAnswer) -> NoAnswer:
-        if isinstance(outcome, NoAnswer):
-            return outcome
-        wait = _retry_after(outcome.headers) if outcome.status in (429, 503) else None
-        if outcome.status == 429 and wait is None:
-            wait = 1.0
-        return NoAnswer(described(outcome), wait)
-
-    def _redirected(self, request: Request, status: int) -> TerminalError:
-        return TerminalError(
-            "SERVICE_REFUSED",
-            f"{self.name} redirects (status {status}), which is not followed",
-            where=str(request),
-            next_step="name the service's own address in the connection",
-        )
+        if answer.status not in _PASSING:
+            return answer
+        wait = _retry_after(answer.headers) if answer.status in (429, 503) else None
+        return NoAnswer(described(answer), 1.0 if answer.status == 429 and wait is None else wait)
 
 
 class NoAnswer(NamedTuple):
@@ -283,3 +283,36 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except ValueError:
         return None
+
+
+class Endpoint(NamedTuple):
+    """A trusted address: scheme, host and port, and the path without a trailing slash."""
+
+    base: str
+    host: str
+    path: str
+
+
+def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
+    """Parse an address to which a login may be sent; None if the address is invalid or not trusted."""
+    try:
+        address = urlsplit(text)
+        host, port = (address.hostname or "").lower(), address.port
+    except ValueError:
+        return None
+    local = is_loopback(host) and address.scheme in ("http", "https")
+    listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
+    trusted = address.scheme == "https" and (hosts.fullmatch(host) is not None or host in listed)
+    trusted = trusted or (address.scheme == "http" and f"http://{host}" in listed)
+    if address.username is not None or address.query or address.fragment or not (local or trusted):
+        return None
+    at = f"[{host}]" if ":" in host else host
+    return Endpoint(f"{address.scheme}://{at}" + (f":{port}" if port else ""), host, address.path.rstrip("/"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name means this machine only."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -49,6 +49,11 @@ class StorageAddress(NamedTuple):
         """The storage account; empty if the connection names the storage account."""
         return self.host.partition("//")[2].partition(".")[0]
 
+    @property
+    def container_text(self) -> str:
+        """The address of the container, for messages."""
+        return self.text.removesuffix(self.path).removesuffix("/")
+
 
 def is_address(text: str) -> bool:
     """Whether a string is an object storage address, valid or not, instead of a local path."""
@@ -72,22 +77,19 @@ def parse_address(text: str) -> StorageAddress:
         raise _invalid("a part of its path is empty, '.' or '..', or it holds a control character")
     if text != text.strip():
         raise _invalid("it begins or ends with a blank")
-    match scheme.lower():
+    match scheme:
         case "file":
             raise _invalid(*LOCAL_ADDRESS)
-        case _ if scheme != scheme.lower():
-            raise _invalid("no service has addresses that begin so")
         case "abfss":
             service, host, container = _at_host(place, parts)
         case "az":
             service, host, container = "azure", "", _named(place, _CONTAINER, "container")
         case "s3":
             service, host, container = "s3", "", _named(place, _BUCKET, "bucket")
-        case "abfs" | "s3a" | "s3n" | "adl" | "wasb" | "wasbs" | "https" | "http":
-            raise _invalid(f"addresses that begin with {scheme}:// are not read")
         case _:
-            what = "no service has addresses that begin so"
-            raise _invalid(what, f"write {FORMS}; mount any other storage, and write the path of the mount")
+            raise _invalid(
+                "no address begins so", f"write {FORMS}; mount any other storage, and write the mount's path"
+            )
     return StorageAddress(service, host, container, path, text.removesuffix("/"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,7 @@ def arrow_path(place: Place) -> str:
 
 def arrow_files(place: Place) -> FileSystem | None:
     """Return the Arrow file system for a place in object storage; None for a local path."""
-    return None if isinstance(place, Path) else _file_system(place.root)
-
-
-@lru_cache(maxsize=64)
-def _file_system(root: StorageRoot) -> FileSystem:
-    return PyFileSystem(_Objects(root))
+    return None if isinstance(place, Path) else PyFileSystem(_Objects(place.root))
 
 
 class _Objects(FileSystemHandler):  # type: ignore[misc]

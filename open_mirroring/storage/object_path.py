@@ -1,4 +1,9 @@
-"""A path in object storage, with those methods of :class:`pathlib.Path` that readers of source files use."""
+"""A path in object storage, with those methods of :class:`pathlib.Path` that readers of source files use.
+
+Also the address of a Delta table for delta-rs. delta-rs keeps a login as long as a table is open, so a new token is
+requested each time a table is opened (S-04). Public source: delta-rs, *Object store configuration*; object_store,
+``AzureConfigKey`` and ``AmazonS3ConfigKey``.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,18 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
-from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat, ObjectStore, StorageRoot, open_store
+from open_mirroring.storage.object_store import (
+    AzureLogin,
+    ObjectReplaced,
+    ObjectStat,
+    ObjectStore,
+    S3Login,
+    StorageRoot,
+    open_store,
+    s3_options,
+)
 
 _FIRST_READ, _MOST_READ = 2**17, 2**23
 """Bytes of the first request, and of the largest one when more is read ahead."""
@@ -52,8 +66,7 @@ class ObjectPath:
         return replace(self, key=f"{self.key}/{name}" if self.key else name)
 
     def __str__(self) -> str:
-        address = self.root.address
-        base = address.text.removesuffix(address.path).removesuffix("/") if address.path else address.text
+        base = self.root.address.container_text
         return f"{base}/{self.key}" if self.key else base
 
     @property
@@ -185,3 +198,35 @@ class _Reader(io.RawIOBase):
         buffer[: len(given)] = given
         self._at += len(given)
         return len(given)
+
+
+def delta_address(place: Place) -> tuple[str, dict[str, str] | None]:
+    """Return the URI of the Delta table at a place, and delta-rs' storage options, which contain secrets.
+
+    For a local folder the storage options are None.
+    """
+    if isinstance(place, Path):
+        return str(place), None
+    login, address = place.root.login, place.root.address
+    if isinstance(login, S3Login):
+        options = s3_options(login)
+        if login.endpoint.startswith("http://"):
+            options["aws_allow_http"] = "true"
+        return f"s3://{address.container}/{place.key}", options
+    # This form names the account: with az:// and an emulator, releases of delta-rs wrote to the container's root.
+    domain = address.host.partition("//")[2].replace(".blob.", ".dfs.", 1) or f"{login.account}.dfs.core.windows.net"
+    return f"abfss://{address.container}@{domain}/{place.key}", _azure(place, login)
+
+
+def _azure(place: ObjectPath, login: AzureLogin) -> dict[str, str]:
+    address = place.root.address
+    credential: Mapping[str, Any] = place.store.credential() or {}
+    secrets = {"access_key": "account_key", "sas_token": "sas_key", "token": "bearer_token"}
+    options = {option: str(credential[name]) for name, option in secrets.items() if name in credential}
+    options["account_name"] = address.account or login.account
+    endpoint = login.endpoint or address.host
+    if endpoint:
+        options["endpoint"] = endpoint
+    if endpoint.startswith("http://"):
+        options["allow_http"] = "true"
+    return options

@@ -1,7 +1,9 @@
-"""The operations on object storage that the product needs: list, stat, read, create once, delete.
+"""The operations on object storage that the product needs: list, stat, read, create once, delete; and their logins.
 
 One class on top of obstore serves Azure, OneLake and S3. Local files are read by :class:`pathlib.Path`, which is
-faster. Public source: obstore, *API reference*; Microsoft Learn, *Blob service REST API*; Amazon S3, *API reference*.
+faster. A login may be sent to a worker in memory; as a string it shows no secret. A token is never sent: every process
+requests its own token (S-04). Public source: obstore, *API reference*; Microsoft Learn, *Blob service REST API*; Amazon
+S3, *API reference*.
 """
 
 from __future__ import annotations
@@ -9,14 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import parse_qs
 
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.remote.entra import STORAGE_AUDIENCE, EntraLogin, TokenSource
 from open_mirroring.storage.address import StorageAddress
-from open_mirroring.storage.logins import AzureCredentials, AzureLogin, Login, S3Login, s3_credentials
 
 if TYPE_CHECKING:
     from obstore.store import AzureCredential
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 _LISTED_AT_ONCE = 1000
 _PIECE, _TRIES = 2**23, 3
+_ASK_AGAIN = timedelta(minutes=1)
+"""After this time obstore asks for the token again. Tokens are cached until they expire, so asking costs nothing."""
 _TIMEOUT = timedelta(seconds=60)
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
 _STATUS = re.compile(r"(?:status code\W{1,40}|\(code: )(\d{3})\b")
@@ -57,14 +62,79 @@ class ObjectReplaced(TerminalError):
 
 
 @dataclass(frozen=True)
+class AzureLogin:
+    """A login to a storage account or OneLake, by an account key, a shared access signature or Entra ID.
+
+    If *endpoint* (scheme and host) or *account* is empty, the part in the address is used. *secret* is the account key
+    or the signature. For a login by Entra ID, *entra* is set instead of *secret*.
+    """
+
+    connection: str
+    endpoint: str
+    account: str
+    kind: Literal["key", "sas", "entra"]
+    secret: str = field(default="", repr=False)
+    entra: EntraLogin | None = None
+
+
+@dataclass(frozen=True)
+class S3Login:
+    """A login to S3 by an access key, or, if *key_id* is empty, by the identity of the machine or pod.
+
+    An empty *endpoint* means Amazon's own endpoint, an empty *region* the region that the environment sets.
+    """
+
+    connection: str
+    endpoint: str
+    region: str
+    key_id: str
+    secret: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+
+Login = AzureLogin | S3Login
+
+
+class AzureCredentials:
+    """Gives the current credential to obstore. *error* keeps our own error, which obstore would hide."""
+
+    def __init__(self, login: AzureLogin) -> None:
+        self._login = login
+        self._tokens = None if login.entra is None else TokenSource(login.entra, STORAGE_AUDIENCE)
+        self.error: MirroringError | None = None
+
+    @property
+    def expired(self) -> datetime | None:
+        """When a shared access signature expired; None if it is still valid, or if the login is of another kind."""
+        until = parse_qs(self._login.secret.removeprefix("?")).get("se", [""])[0] if self._login.kind == "sas" else ""
+        try:
+            end = datetime.fromisoformat(until)
+        except ValueError:
+            return None
+        end = end.astimezone(UTC) if end.tzinfo else end.replace(tzinfo=UTC)
+        return end if end < datetime.now(UTC) else None
+
+    def __call__(self) -> AzureCredential:
+        """The current credential."""
+        if self._tokens is None:
+            if self._login.kind == "sas":
+                return {"sas_token": self._login.secret.removeprefix("?"), "expires_at": None}
+            return {"access_key": self._login.secret, "expires_at": None}
+        try:
+            token = self._tokens.token()
+        except MirroringError as error:
+            self.error = error
+            raise
+        self.error = None
+        return {"token": token, "expires_at": datetime.now(UTC) + _ASK_AGAIN}
+
+
+@dataclass(frozen=True)
 class StorageRoot:
     """A container with its login, which may contain a secret. Workers get the container with their tasks."""
 
     address: StorageAddress
     login: Login
-
-    def __str__(self) -> str:
-        return self.address.text
 
 
 class ObjectStore:
@@ -243,10 +313,23 @@ class ObjectStore:
 @lru_cache(maxsize=64)
 def open_store(root: StorageRoot) -> ObjectStore:
     """Return the store of a container. A process has one store for each container, to share connections and tokens."""
-    where = root.address.text.removesuffix(root.address.path).removesuffix("/") if root.address.path else str(root)
+    where = root.address.container_text
     login = root.login
     if isinstance(login, S3Login):
-        return ObjectStore(_s3(root.address.container, login), where, login.connection)
+        from obstore.store import S3Store
+
+        given: Any = {"config": s3_options(login)}
+        if login.key_id:
+            # Without it, obstore would add a session token of the environment to the access key.
+            given["credential_provider"] = lambda: {
+                "access_key_id": login.key_id,
+                "secret_access_key": login.secret,
+                "token": login.token or None,
+                "expires_at": None,
+            }
+        options = {"client_options": _client(login.endpoint), "retry_config": _RETRIES}
+        service = S3Store(root.address.container, **given, **options)
+        return ObjectStore(service, where, login.connection)
     credentials = AzureCredentials(login)
     return ObjectStore(_azure(root.address, login, credentials), where, login.connection, credentials)
 
@@ -267,17 +350,19 @@ def _azure(address: StorageAddress, login: AzureLogin, credentials: AzureCredent
     )
 
 
-def _s3(bucket: str, login: S3Login) -> Service:
-    from obstore.store import S3Store
-
-    given: Any = {"region": login.region} if login.region else {}
-    if login.endpoint:
-        given |= {"endpoint": login.endpoint, "virtual_hosted_style_request": False}
-    if login.key_id:
-        given["credential_provider"] = s3_credentials(login)
-    # Without this option obstore refuses a put in create mode.
-    given["conditional_put"] = "etag"
-    return S3Store(bucket, client_options=_client(login.endpoint), retry_config=_RETRIES, **given)
+def s3_options(login: S3Login) -> dict[str, str]:
+    """Return the options for a login to S3, by the names that obstore and delta-rs share; they contain secrets."""
+    given = {
+        "aws_region": login.region,
+        "aws_access_key_id": login.key_id,
+        "aws_secret_access_key": login.secret,
+        "aws_session_token": login.token,
+        "aws_endpoint": login.endpoint,
+        "aws_virtual_hosted_style_request": "false" if login.endpoint else "",
+        # Two drivers must never commit the same version, and without this option obstore refuses to create an object.
+        "aws_conditional_put": "etag",
+    }
+    return {option: value for option, value in given.items() if value}
 
 
 def _client(endpoint: str) -> Any:

@@ -65,7 +65,7 @@ def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
     if not isinstance(mirror.ledger, LedgerConnection):
         return mirror.ledger_url()
     name = mirror.ledger.connection
-    return from_connection(resolved(name, _found(name, mirror.file, known)), mirror.home)
+    return from_connection(resolved(name, _found(name, mirror.file, known)))
 
 
 def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:

@@ -20,8 +20,8 @@ from pydantic_core import PydanticCustomError
 from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import check_column, check_target, stream_position
-from open_mirroring.config.secret_scan import text_smells
 from open_mirroring.config.tables import table_collisions
+from open_mirroring.config.yaml_tree import text_smells
 from open_mirroring.storage.address import is_address
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.sources.registry import format_of

@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from open_mirroring.config import ConfigError
-from open_mirroring.config.loading import parse_begun, parse_mirror
+from open_mirroring.config.loading import parse_mirror
+from open_mirroring.config.models import BegunMirror, Mirror
 from open_mirroring.errors import TerminalError
 
 _HEAD = """\
@@ -70,9 +71,9 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
     before, behind = "".join(existing[:at]), "".join(existing[at:])
     joint = end if before and not before.endswith("\n") else ""
     new = before + joint + "".join(f"{line}{end}" for line in added) + behind
-    old = parse_begun(text, file)
+    old = parse_mirror(text, file, BegunMirror)
     try:
-        mirror = parse_mirror(new, file)
+        mirror = parse_mirror(new, file, Mirror)
     except ConfigError as error:
         raise _unknown_shape(file, "its lines would be read otherwise") from error
     kept = {name: value for name, value in mirror.model_dump().items() if name != "entries"}

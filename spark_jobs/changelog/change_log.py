@@ -25,8 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
-from open_mirroring.storage.delta_address import delta_address
-from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
+from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place, delta_address
 from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
 from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, refuse_foreign, upgraded
 from spark_jobs.changelog.log_paths import BLOCK

@@ -14,8 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.reconciliation.owning import MIRROR_CLASH, OWN_PLACE
-from open_mirroring.storage.delta_address import delta_address
-from open_mirroring.storage.object_path import Place
+from open_mirroring.storage.object_path import Place, delta_address
 
 COMMIT_FAILED = "CHANGED_MEANWHILE"
 _FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.loading import parse_begun
+from open_mirroring.config.loading import parse_mirror
 from open_mirroring.config.models import BegunMirror
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.errors import MirroringError
@@ -37,7 +37,7 @@ def init(arguments: argparse.Namespace) -> Exit:
     text = _begun(arguments) if before is None else before
     if before is not None and arguments.source is not None:
         raise UsageError(f"{file} is there already", "leave --source out: the file says it")
-    mirror = parse_begun(text, file)
+    mirror = parse_mirror(text, file, BegunMirror)
     if mirror.entries and not arguments.add:
         what = f"{file} has {len(mirror.entries)} tables already"
         raise UsageError(what, "add --add for those that it does not have")

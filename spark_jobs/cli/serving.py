@@ -10,7 +10,7 @@ import uvicorn
 
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.page import LoopbackDoor, MirrorShelf, Surroundings, TokenDoor, build_app
-from open_mirroring.remote.trusted_hosts import is_loopback
+from open_mirroring.remote.http_service import is_loopback
 
 TOKEN = "OPEN_MIRRORING_UI_TOKEN"
 """The environment variable with the page's token. It is no argument, because all users of a machine see these."""

@@ -19,10 +19,9 @@ from open_mirroring.changes.log_position import BEGINS_EMPTY, LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.codes import next_step_of
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.exports import stream_from
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.source import keeps_tables, refuse_unstreamed
-from open_mirroring.config.storage import place_of
+from open_mirroring.config.storage import place_of, stream_from
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema

@@ -27,7 +27,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from open_mirroring.changes.column_choice import DELETED_AT
 from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
-from open_mirroring.config.storage import folder_place, storage_place
+from open_mirroring.config.storage import place_of, storage_place
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
@@ -35,8 +35,7 @@ from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.schema import LandingColumn, extra_columns
 from open_mirroring.reconciliation.inspection import zone_address
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
-from open_mirroring.storage.delta_address import delta_address
-from open_mirroring.storage.object_path import Place
+from open_mirroring.storage.object_path import Place, delta_address
 from spark_jobs.proof.rows import Part, Work
 from spark_jobs.proof.sides import Side
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
@@ -171,7 +170,7 @@ def tables_place(mirror: Mirror) -> Place:
     tables; ``PLACE_MISSING`` if the named folder does not exist; and the errors of the storage and the Fabric API.
     """
     if mirror.landing_zone.tables is not None:
-        root = folder_place(mirror, mirror.landing_zone.tables)
+        root = place_of(mirror, mirror.landing_zone.tables)
         if not root.is_dir():
             raise TerminalError(
                 "PLACE_MISSING",

@@ -16,7 +16,7 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.protocols.extracting import CommitRefused, Committed
-from open_mirroring.storage.delta_address import delta_address
+from open_mirroring.storage.object_path import delta_address
 from open_mirroring.storage.object_store import ObjectStore
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.changelog.delta_log import log_files

@@ -84,7 +84,7 @@ def test_addresses_that_are_no_paths_here_are_refused(trial: Trial, path: str) -
         assert ended.code == Exit.USAGE and setting in ended.text, ended.text
 
 
-@pytest.mark.parametrize("name", ["CRONUS$Item", "100%", "a$", "SYS$LOGIN", "x~", "%C3%A4", "./$HOME", "./~"])
+@pytest.mark.parametrize("name", ["CRONUS$Item", "100%", "a$", "SYS$LOGIN", "x~", "%C3%A4"])
 def test_names_that_only_look_so_are_read(trial: Trial, name: str) -> None:
     (trial.folder / "events").rename(trial.folder / name)
     written(trial, **{"source.path": name})

@@ -7,7 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from open_mirroring.config.loading import parse_begun, parse_mirror
+from open_mirroring.config.loading import parse_mirror
+from open_mirroring.config.models import BegunMirror, Mirror
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.entries import FirstRows, entries
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables
@@ -35,7 +36,7 @@ def story(draw: st.DrawFn) -> AnnouncedTable:
 def test_what_is_written_is_read_back_whatever_the_names(tables: list[AnnouncedTable], ending: str) -> None:
     """G-50: each mirrored table has the announced name, key and a subset of the columns; the others are comments."""
     text = begun_text("test", SOURCE).replace("\n", ending)
-    mirror = parse_begun(text, FILE)
+    mirror = parse_mirror(text, FILE, BegunMirror)
     found = [one for one in entries(mirror, tables, FirstRows()) if not one.looks_secret]
     active = [one for one in found if not one.waits]
     lines = [line for one in found for line in one.lines(indent_of(text))]
@@ -43,13 +44,15 @@ def test_what_is_written_is_read_back_whatever_the_names(tables: list[AnnouncedT
         return
     written = with_tables(text, lines, FILE)
     by_name = {(one.schema, one.table): one for one in tables}
-    mirrored = parse_mirror(written, FILE).tables
+    mirrored = parse_mirror(written, FILE, Mirror).tables
     assert len(mirrored) == len(active)
     for table in mirrored:
         one = by_name[table.source_name]
         assert table.key == one.key and set(table.columns or ()) <= one.columns.keys()
     # A second run adds below, and leaves what is there.
     more = AnnouncedTable("later", "table", {"id": "int"}, ("id",))
-    added = [line for one in entries(parse_mirror(written, FILE), [more], FirstRows()) for line in one.lines("  ")]
-    again = parse_mirror(with_tables(written, added, FILE), FILE).tables
+    added = [
+        line for one in entries(parse_mirror(written, FILE, Mirror), [more], FirstRows()) for line in one.lines("  ")
+    ]
+    again = parse_mirror(with_tables(written, added, FILE), FILE, Mirror).tables
     assert again[:-1] == mirrored and again[-1].source == "later.table"

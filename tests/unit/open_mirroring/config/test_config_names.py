@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from open_mirroring.config import ConfigError, Mirror, load_mirror
 from open_mirroring.config.names import split_source_name
-from open_mirroring.config.secret_scan import key_smells, text_smells
+from open_mirroring.config.yaml_tree import key_smells, text_smells
 
 CANARY = "hunter2canary"
 

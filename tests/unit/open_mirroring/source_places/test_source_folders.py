@@ -12,9 +12,8 @@ from obstore.store import MemoryStore
 from open_mirroring.source_places.source_folders import files_below
 from open_mirroring.storage import object_path
 from open_mirroring.storage.address import StorageAddress
-from open_mirroring.storage.logins import S3Login
 from open_mirroring.storage.object_path import ObjectPath
-from open_mirroring.storage.object_store import ObjectStore, StorageRoot
+from open_mirroring.storage.object_store import ObjectStore, S3Login, StorageRoot
 from spark_jobs.sources.exports.files import Export, export_files
 from spark_jobs.sources.transports.capture import list_capture
 from spark_jobs.sources.transports.source_files import list_source_files

@@ -23,9 +23,8 @@ from open_mirroring.changes.manifest import BoundFile, BoundRange
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.remote.entra import EntraLogin
 from open_mirroring.storage.address import parse_address
-from open_mirroring.storage.logins import AzureLogin
 from open_mirroring.storage.object_path import ObjectPath
-from open_mirroring.storage.object_store import ObjectReplaced, ObjectStore, StorageRoot
+from open_mirroring.storage.object_store import AzureLogin, ObjectReplaced, ObjectStore, StorageRoot
 from spark_jobs.sources.transports.message_files import LineFiles
 from tests.object_storage import KINDS, Storage
 
@@ -237,6 +236,25 @@ def test_a_machine_without_a_login_is_reported(monkeypatch: pytest.MonkeyPatch) 
     place = Storage("s3", "s3://without-login", "{}").place("x", conn_type="aws", extra=extra)
     error = refusal(lambda p: p.read_bytes(), place, TerminalError)
     assert error.code == "ACCESS_DENIED" and "has a login" in error.what
+
+
+def test_an_access_key_is_not_mixed_with_a_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-02: a connection signs in with what it contains."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-another-login")
+    sent = list[str | None]()
+
+    class Service(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            sent.append(self.headers["x-amz-security-token"])
+            self.send_error(404)
+
+    with HTTPServer(("127.0.0.1", 0), Service) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        extra = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "region_name": "x"}
+        place = Storage("s3", "s3://with-key", "{}").place(conn_type="aws", login="id", password="key", extra=extra)
+        assert not (place / "x").exists()
+        server.shutdown()
+    assert sent == [None]
 
 
 @pytest.mark.parametrize("kind", KINDS)

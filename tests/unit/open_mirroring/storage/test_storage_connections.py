@@ -17,7 +17,7 @@ from open_mirroring.config.connections import parsed
 from open_mirroring.config.storage import storage_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.address import parse_address
-from open_mirroring.storage.logins import AzureLogin, S3Login
+from open_mirroring.storage.object_store import AzureLogin, S3Login
 from spark_jobs.extract.logged_loads import BaseTarget
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask

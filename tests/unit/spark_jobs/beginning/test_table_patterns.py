@@ -43,7 +43,7 @@ def document(*tables: Any, **settings: Any) -> dict[str, Any]:
 
 
 def mirror(*tables: Any, **settings: Any) -> Mirror:
-    return parse_mirror(yaml.safe_dump(document(*tables, **settings), sort_keys=False), Path("test.yaml"))
+    return parse_mirror(yaml.safe_dump(document(*tables, **settings), sort_keys=False), Path("test.yaml"), Mirror)
 
 
 def announced(schema: str, table: str, key: tuple[str, ...] | None = ("id",), **more: Any) -> AnnouncedTable:

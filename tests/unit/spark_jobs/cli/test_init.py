@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from open_mirroring.config import load_mirror
-from open_mirroring.config.loading import parse_begun
+from open_mirroring.config.loading import parse_mirror
+from open_mirroring.config.models import BegunMirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit
@@ -387,7 +388,7 @@ def test_the_settings_in_comments_are_good_ones_for_the_source(transport: str) -
     more = {"connection": "c"} if transport == "jdbc" else {"path": "data"}
     text = begun_text("shop", {"format": "qlik-change-table", "transport": transport, **more})
     settings = re.sub(r"^# (?=schedule:|prove:)", "", text, flags=re.MULTILINE)
-    mirror = parse_begun(settings, Path("mirrors/shop.yaml"))
+    mirror = parse_mirror(settings, Path("mirrors/shop.yaml"), BegunMirror)
     assert mirror.prove.cover_in_days == 7
     # New rows in a database start no run.
     assert (mirror.on_new_data is None) == (transport == "jdbc")
@@ -396,7 +397,7 @@ def test_the_settings_in_comments_are_good_ones_for_the_source(transport: str) -
 def test_a_full_load_in_object_storage_is_read_by_the_sources_connection() -> None:
     """G-50, S-03: it lies beside the change tables."""
     source = {"format": "qlik-change-table", "transport": "files", "path": "s3://bucket/qlik", "connection": "store"}
-    mirror = parse_begun(begun_text("shop", source), Path("mirrors/shop.yaml"))
+    mirror = parse_mirror(begun_text("shop", source), Path("mirrors/shop.yaml"), BegunMirror)
     ready = {"format": "qlik-full-load", "path": "s3://bucket/qlik/dbo.a", "stream_from": "beginning"}
     (entry,) = entries(mirror, [AnnouncedTable("dbo", "a", key=("id",), load=ready)], FirstRows())
     assert entry.waits == "" and entry.settings["initial_load"] == {**ready, "connection": "store"}

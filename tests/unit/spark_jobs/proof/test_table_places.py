@@ -13,8 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring.errors import TerminalError
 from open_mirroring.fabric.target import TablesFolder, open_target
-from open_mirroring.storage.delta_address import delta_address
-from open_mirroring.storage.object_path import Place
+from open_mirroring.storage.object_path import Place, delta_address
 from spark_jobs.proof.mirrored_files import table_place, tables_place
 from tests.object_storage import KINDS
 from tests.onelake import CLIENTS, connection_variable, emulator
