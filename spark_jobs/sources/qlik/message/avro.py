@@ -18,7 +18,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.qlik.message.sections import custom_fields
+from spark_jobs.sources.qlik.message.headers import refuse_other_sections
 
 ENVELOPE = fastavro.parse_schema(
     {
@@ -59,9 +59,8 @@ class DataSchema:
         self.text = text
         try:
             schema = json.loads(text)
-            odd = _custom(schema)
-            if odd is not None:
-                raise Refusal("MESSAGE_INVALID", odd)
+            if "changeSequence" in text:
+                refuse_other_sections([field["name"] for field in schema["fields"]])
             self.parsed: Any = fastavro.parse_schema(_without_logical_types(schema))
             named: dict[str, Any] = {}
             _collect(schema, named)
@@ -139,19 +138,6 @@ def read_container(body: bytes) -> tuple[str, bytes]:
         reason = f"no Avro container of one message: {type(error).__name__}: {error}"
         raise Refusal("MESSAGE_INVALID", reason[:300]) from error
     return schema, next(datum for records, datum in blocks if records)
-
-
-def _custom(schema: Any) -> str | None:
-    named: dict[str, Any] = {}
-    _collect(schema, named)
-    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
-    kinds = {field["name"]: _single(field["type"], named) for field in fields}
-    parts = {
-        name: [field["name"] for field in kind["fields"]]
-        for name, kind in kinds.items()
-        if isinstance(kind, dict) and kind.get("type") == "record"
-    }
-    return custom_fields(kinds, parts)
 
 
 def _without_logical_types(schema: Any) -> Any:

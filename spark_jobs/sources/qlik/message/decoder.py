@@ -38,10 +38,9 @@ from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.changes import MessageContext, change
 from spark_jobs.sources.qlik.message.envelope import AvroData, JsonData, Metadata, read_message
-from spark_jobs.sources.qlik.message.headers import read_headers, stated_table
+from spark_jobs.sources.qlik.message.headers import read_headers, refuse_other_sections, stated_table
 from spark_jobs.sources.qlik.message.images import TableImages, table_images
 from spark_jobs.sources.qlik.message.registry import Structures, fitting, shape
-from spark_jobs.sources.qlik.message.sections import custom_format
 from spark_jobs.sources.qlik.message.structures import (
     Structure,
     announced_table,
@@ -303,9 +302,7 @@ class _MessageReader:
             return None
         if isinstance(read, JsonData):
             seen.record = read.record
-            odd = custom_format(read.record)
-            if odd is not None:
-                raise Refusal("MESSAGE_INVALID", odd)
+            refuse_other_sections(read.record.keys())
             stated = self._stated(read.record, topic)
             structure = self._follows(read, topic, stated, by_key)
         else:

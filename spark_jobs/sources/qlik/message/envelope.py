@@ -14,7 +14,6 @@ import msgspec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
 from spark_jobs.sources.qlik.message.avro import ENVELOPE, read_container, read_datum, read_metadata
-from spark_jobs.sources.qlik.message.sections import custom_format
 
 MAGIC = "atMSG"
 _CONTAINER, _REGISTRY = b"Obj\x01", b"\x00"
@@ -85,13 +84,8 @@ def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | Json
 
 def _of_json(whole: dict[str, Any]) -> Metadata | JsonData:
     if "magic" not in whole and "message" not in whole:
-        if "headers" in whole and ("data" in whole or "beforeData" in whole):
-            return JsonData(None, whole)
-        if "tableStructure" in whole:
-            return Metadata(whole)
-        if custom_format(whole) is not None:
-            return JsonData(None, whole)  # the reader reports what it is, and of which table
-        raise Refusal("MESSAGE_INVALID", f"neither envelope nor message: the members are {shown(list(whole))}")
+        is_data = "headers" in whole and ("data" in whole or "beforeData" in whole)
+        return Metadata(whole) if "tableStructure" in whole and not is_data else JsonData(None, whole)
     if whole.get("magic") != MAGIC:
         raise Refusal("MESSAGE_INVALID", f"magic is {shown(whole.get('magic'))}, not {MAGIC!r}")
     kind, message = _kind(whole.get("type")), whole.get("message")
