@@ -37,7 +37,6 @@ from spark_jobs.sources.qlik.change_table.updates import (
     MaskReadings,
     choose_reading,
     has_no_bit,
-    judged_places,
     operation_of,
     read_mask,
     shows_nothing,
@@ -203,7 +202,7 @@ class _Look:
     def _may_deny_changes(self, updates: Places, befores: Places) -> Booleans:
         """Which UPDATEs have a mask that lacks a column with another spelling than in their before image."""
         denying = np.zeros(self._size, bool)
-        places = judged_places(self._layout)
+        places = self._layout.judged_places
         if not len(updates) or not places:
             return denying
         masks_read, of_row = self._masks()

@@ -28,10 +28,9 @@ from spark_jobs.sources.contract.fast_decoder import (
 from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_text
 from spark_jobs.sources.qlik.message.avro_rows import Spot, record_rows
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
-from spark_jobs.sources.qlik.message.envelope import registry_id
+from spark_jobs.sources.qlik.message.envelope import registry_id, table_of_key
 from spark_jobs.sources.qlik.message.followed import Followed
 from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
-from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000
 """Ids cached per topic: a task has few, and a hostile stream must not exhaust the memory."""

@@ -21,7 +21,7 @@ from spark_jobs.sources.contract.decoded import BY_HAND, Damage, MirroredTable, 
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
-from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number
+from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number, table_of_key
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.headers import stated_table
 from spark_jobs.sources.qlik.message.structures import (
@@ -32,7 +32,6 @@ from spark_jobs.sources.qlik.message.structures import (
     read_announcement,
     task_of,
 )
-from spark_jobs.sources.qlik.message.tables import table_of_key
 from spark_jobs.sources.qlik.positions import FIRST_COUNTER
 
 Registered = Callable[[Collection[str]], Iterable[SourceSchema]]

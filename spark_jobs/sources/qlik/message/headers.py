@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, is_sequence, qlik_position
 
 OPERATIONS = ("REFRESH", "INSERT", "UPDATE", "DELETE")
 _SECTIONS = ("data", "beforeData", "headers")
@@ -93,12 +93,7 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
     sequence = headers.get("changeSequence")
     if operation == "REFRESH":
         return Headers(operation, "0" * sequence_digits, 0, None, column)
-    if (
-        not _is_text(sequence)
-        or len(sequence) != sequence_digits
-        or not (sequence.isascii() and sequence.isdecimal())
-        or not sequence.strip("0")
-    ):
+    if not _is_text(sequence) or not is_sequence(sequence, sequence_digits) or not sequence.strip("0"):
         raise Refusal("HEADER_INVALID", f"changeSequence is {shown(sequence)}, not {sequence_digits} digits")
     counter = headers.get("transactionEventCounter")
     if counter is not None and not (type(counter) is int and 0 <= counter < 2**63):
