@@ -234,14 +234,13 @@ class AvroColumns:
     def __init__(self, schema: Any, content: bytes, starts: Places, ends: Places) -> None:
         self._bytes = np.frombuffer(content + _PADDING, np.uint8)
         self._at, self._ends, self._last = starts.copy(), ends, len(content)
-        self._named: dict[str, Any] = {}
+        self._named: Mapping[str, Any] = schema["__named_schemas"]
         self.is_valid = np.ones(len(starts), bool)
         """Which records are exactly the bytes of their messages."""
         self.columns: Mapping[str, Any] = self._record(schema, np.arange(len(starts))).columns
         self.is_valid &= self._at == ends
 
     def _record(self, schema: Any, rows: Places) -> Rows:
-        self._named[schema["name"]] = schema
         columns = {field["name"]: self._read(field["type"], rows) for field in schema["fields"]}
         return Rows(np.ones(len(rows), bool), columns)
 
@@ -253,11 +252,9 @@ class AvroColumns:
             case "record":
                 return self._record(kind, rows)
             case "enum":
-                self._named[kind["name"]] = kind
                 symbols = pa.array(kind["symbols"], pa.string())
                 return symbols.take(pa.array(self._within(self._long(rows), len(symbols), rows)))
             case "fixed":
-                self._named[kind["name"]] = kind
                 return self._parts(rows, np.full(len(rows), kind["size"], np.int64))
             case "string" | "bytes" as name:
                 parts = self._parts(rows, self._long(rows))
@@ -270,10 +267,6 @@ class AvroColumns:
                 return pa.array(self._fixed(rows, 4).view("<f4")[:, 0])
             case "double":
                 return pa.array(self._fixed(rows, 8).view("<f8")[:, 0])
-            case dict() | list() as inner:
-                return self._read(inner, rows)
-            case name if name in self._named:
-                return self._read(name, rows)
             case other:
                 raise Unsupported(str(other))
 

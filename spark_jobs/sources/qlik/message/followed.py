@@ -59,7 +59,7 @@ class Followed:
 
         The message's row image is in *content* from *at* on; the message ends at *end*.
         """
-        if self._json is None or not self.is_mirrored:
+        if self._json is None:
             return None
         pattern = self._json[content.startswith(b"null", at)]
         found = pattern.fullmatch(content, at, end)
@@ -96,14 +96,10 @@ class Followed:
                 return None
         return image_mark(before) if self.is_marked else None
 
-    def ignores_json(self, content: bytes, at: int, end: int) -> bool:
-        """Whether a JSON message is valid and of a table that is not mirrored.
-
-        The message's row image is in *content* from *at* on; the message ends at *end*.
-        """
-        if self._json is None or self.is_mirrored:
-            return False
-        return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
+    def is_json(self, content: bytes, at: int, end: int) -> bool:
+        """Whether a JSON message is valid, whose row image is in *content* from *at* on, and which ends at *end*."""
+        patterns = self._json
+        return patterns is not None and bool(patterns[content.startswith(b"null", at)].fullmatch(content, at, end))
 
     def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
         """Whether a message is certainly one row with all of its columns (K-22).
