@@ -466,12 +466,10 @@ def _digest(text: str) -> str:
 
 
 def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
-    return list({one.announced.document: one for one in known if _reads(one, datum)}.values())
-
-
-def _reads(structure: Structure, datum: bytes) -> bool:
-    try:
-        structure.avro.read(datum)
-    except Refusal:
-        return False
-    return True
+    """The distinct structures whose writer schema reads *datum*."""
+    able = {}
+    for one in known:
+        with suppress(Refusal):
+            one.avro.read(datum)
+            able[one.announced.document] = one
+    return list(able.values())
