@@ -195,7 +195,8 @@ class _Splitter:
             is_quoted = (first == self._quote[0]) & (last == self._quote[0]) & (stops > starts + 1)
             doubled = self._doubled(cut)
             if len(cut.quotes) != 2 * (int(np.count_nonzero(is_quoted)) + len(doubled)):
-                self._refuse_quotes(cut, starts, stops, at)
+                sound = np.concatenate([starts, stops - 1, doubled, doubled - 1])
+                self._refuse_quote(at + int(np.append(cut.quotes[~np.isin(cut.quotes, sound)], cut.quotes)[0]))
             with_doubled.update(((np.searchsorted(starts, doubled, "right") - 1) % self._width).tolist())
         is_null = ~is_quoted & (stops - starts == len(self._null))
         for place, byte in enumerate(self._null):
@@ -291,11 +292,6 @@ class _Splitter:
             return opens[:0]
         is_second: _Places = opens[1:] == closes[: len(opens) - 1] + 1
         return np.asarray(opens[1:][is_second], np.int64)
-
-    def _refuse_quotes(self, cut: _Cut, starts: _Places, stops: _Places, at: int) -> None:
-        doubled = self._doubled(cut)
-        sound = np.concatenate([starts, stops - 1, doubled, doubled - 1])
-        self._refuse_quote(at + int(np.append(cut.quotes[~np.isin(cut.quotes, sound)], cut.quotes)[0]))
 
 
 def _found(values: _Places, wanted: bytes) -> _Places:
