@@ -62,7 +62,7 @@ ORDERS_9: tuple[str, str] = ("dbo.orders", '["9"]')
 BAD = [
     Bad("tombstone", None, "BODY_MISSING", "no body"),
     Bad("noise", b"\xde\xad\xbe\xef", "MESSAGE_INVALID", "begins with"),
-    Bad("an event of another product", ces_messages.event(), "MESSAGE_INVALID", "neither envelope nor message"),
+    Bad("an event of another product", ces_messages.event(), "MESSAGE_INVALID", "the message has no beforeData"),
     Bad("metadata without columns", md([], table=""), "METADATA_MISSING", "0 columns"),
     Bad("avro envelope cut", avro_dt()[:-3], "MESSAGE_INVALID", "envelope"),
     Bad("names another table than its schema", of("orders", "INSERT", row(9), schema="dbo", table="clean"),

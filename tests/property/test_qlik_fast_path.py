@@ -20,7 +20,7 @@ from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, DataSchema
-from spark_jobs.sources.qlik.message.avro_columns import texts_of
+from spark_jobs.sources.qlik.message.avro_rows import texts_of
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.structures import registry_schema

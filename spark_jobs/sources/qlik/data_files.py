@@ -160,11 +160,10 @@ def _reader(name: str) -> Callable[[Place, Dfm, str], Iterator[pa.RecordBatch]] 
 
 
 def _opened(path: Place, encoding: str) -> IO[bytes]:
+    is_other = False
     if not codecs.lookup(encoding).name.startswith("utf"):
         with _unpacked(path) as file:
             is_other = is_utf8(file)
-    else:
-        is_other = False
     if is_other:
         what = f"the file is UTF-8, and the mirror file says `encoding: {encoding}`"
         raise Refusal("FORMAT_UNSUPPORTED", f"{what}: leave `encoding` out, or set this code page at the file target")

@@ -36,7 +36,7 @@ def read_delimited(file: IO[bytes], form: CsvForm, columns: Sequence[DfmColumn])
             splitter.prove_form(held, ended=ended)
         cut = splitter.cut(held, at, ended=ended)
         if is_first and len(cut.ends):
-            is_first, start = False, splitter.first_end(cut)
+            is_first, start = False, min(int(cut.borders[cut.ends[0]]) + len(splitter.end), cut.size)
             if is_header(held[:start].decode(), form, columns):
                 splitter.pass_over(held[:start])
                 held, at = held[start:], at + start
@@ -106,7 +106,7 @@ class _Splitter:
     def __init__(self, form: CsvForm, width: int) -> None:
         self._form, self._width = form, width
         self._is_line = form.record_end in ("\n", "\r\n")
-        self._delimiter, self._end = form.delimiter.encode(), b"\n" if self._is_line else form.record_end.encode()
+        self._delimiter, self.end = form.delimiter.encode(), b"\n" if self._is_line else form.record_end.encode()
         self._quote = form.quote.encode()
         self._escape = b"" if form.escape == form.quote else form.escape.encode()
         self._null = form.null.encode()
@@ -120,54 +120,51 @@ class _Splitter:
             # If lines end so, a line feed alone is part of a text.
             first = int(borders[is_end.argmax()])
             if first and values[first - 1] == _CR:
-                self._end, self._is_line = b"\r\n", False
+                self.end, self._is_line = b"\r\n", False
                 quotes, borders, is_end = self._borders(values, escaped)
         self._prove_openers(values, quotes, at)
         ends = np.flatnonzero(is_end)
         if not ended:
-            size = int(borders[ends[-1]]) + len(self._end) if len(ends) else 0
+            size = int(borders[ends[-1]]) + len(self.end) if len(ends) else 0
             kept = int(ends[-1]) + 1 if len(ends) else 0
             return _Cut(size, borders[:kept], ends, quotes[: np.searchsorted(quotes, size)], len(escaped) > 0)
         if len(quotes) % 2:
             where = at + int(quotes[-1])
             raise Refusal("FILE_DAMAGED", f"the quoted field at byte {where} is not closed: the file may be cut off")
-        if len(data) > (int(borders[ends[-1]]) + len(self._end) if len(ends) else 0):
+        if len(data) > (int(borders[ends[-1]]) + len(self.end) if len(ends) else 0):
             ends, borders = np.append(ends, len(borders)), np.append(borders, len(data))
         return _Cut(len(data), borders, ends, quotes, len(escaped) > 0)
 
     def _borders(self, values: _Places, escaped: _Places) -> tuple[_Places, _Places, _Places]:
-        if len(self._delimiter) == len(self._end) == 1:
-            is_one = (values == self._delimiter[0]) | (values == self._end[0])
+        if len(self._delimiter) == len(self.end) == 1:
+            is_one = (values == self._delimiter[0]) | (values == self.end[0])
             if self._quote:
                 is_one |= values == self._quote[0]
             is_one[escaped] = False
             places = np.flatnonzero(is_one)
             kinds = values[places]
             if not self._quote:
-                return places[:0], places, kinds == self._end[0]
+                return places[:0], places, kinds == self.end[0]
             is_quote = kinds == self._quote[0]
             is_border = ~is_quote & (np.cumsum(is_quote) % 2 == 0)
-            return places[is_quote], places[is_border], kinds[is_border] == self._end[0]
+            return places[is_quote], places[is_border], kinds[is_border] == self.end[0]
         quotes = np.flatnonzero(values == self._quote[0]) if self._quote else escaped[:0]
         quotes = quotes[~np.isin(quotes, escaped)]
         ends, fields = (
             one[(np.searchsorted(quotes, one) % 2 == 0) & ~np.isin(one, escaped)]
-            for one in (_found(values, self._end), _found(values, self._delimiter))
+            for one in (_found(values, self.end), _found(values, self._delimiter))
         )
         if len(ends):  # a delimiter may be a part of a record's end
             behind = np.searchsorted(ends, fields, "right") - 1
-            fields = fields[(behind < 0) | (fields >= ends[behind] + len(self._end))]
+            fields = fields[(behind < 0) | (fields >= ends[behind] + len(self.end))]
         places = np.concatenate([fields, ends])
         order = np.argsort(places, kind="stable")
         return quotes, places[order], np.append(np.zeros(len(fields), bool), np.ones(len(ends), bool))[order]
 
-    def first_end(self, cut: _Cut) -> int:
-        return min(int(cut.borders[cut.ends[0]]) + len(self._end), cut.size)
-
     def _prove_openers(self, values: _Places, quotes: _Places, at: int) -> None:
         """Detect a quote inside a field early: the rest of the file would be kept in memory as one text."""
         opens, borders = quotes[0::2], np.zeros(256, bool)
-        borders[[*self._quote, _LF, self._delimiter[-1], self._end[-1]]] = True
+        borders[[*self._quote, _LF, self._delimiter[-1], self.end[-1]]] = True
         before = np.where(opens > 0, values[opens - 1], _LF)
         wrong = np.flatnonzero(~borders[before])
         if len(wrong):
@@ -187,8 +184,8 @@ class _Splitter:
             body.decode()
         values = np.frombuffer(body, np.uint8)
         starts = np.append(0, cut.borders[:-1] + len(self._delimiter))
-        if len(self._end) != len(self._delimiter):
-            starts[cut.ends[:-1] + 1] += len(self._end) - len(self._delimiter)
+        if len(self.end) != len(self._delimiter):
+            starts[cut.ends[:-1] + 1] += len(self.end) - len(self._delimiter)
         self._check_width(body, at, cut.ends, starts)
         stops = self._without_returns(values, cut, starts)
         is_quoted = np.zeros(len(starts), bool)
@@ -198,7 +195,8 @@ class _Splitter:
             is_quoted = (first == self._quote[0]) & (last == self._quote[0]) & (stops > starts + 1)
             doubled = self._doubled(cut)
             if len(cut.quotes) != 2 * (int(np.count_nonzero(is_quoted)) + len(doubled)):
-                self._refuse_quotes(cut, starts, stops, at)
+                sound = np.concatenate([starts, stops - 1, doubled, doubled - 1])
+                self._refuse_quote(at + int(np.append(cut.quotes[~np.isin(cut.quotes, sound)], cut.quotes)[0]))
             with_doubled.update(((np.searchsorted(starts, doubled, "right") - 1) % self._width).tolist())
         is_null = ~is_quoted & (stops - starts == len(self._null))
         for place, byte in enumerate(self._null):
@@ -256,7 +254,7 @@ class _Splitter:
         self._refuse_form(raw, found)
 
     def prove_form(self, beginning: bytes, *, ended: bool) -> None:
-        first, found, _ = beginning.partition(self._end)
+        first, found, _ = beginning.partition(self.end)
         if self._quote and self._quote in first:
             first, found = beginning, b""  # the record's end may be within quotes
         if self._width > 1 and first and (found or ended) and self._delimiter not in first:
@@ -294,11 +292,6 @@ class _Splitter:
             return opens[:0]
         is_second: _Places = opens[1:] == closes[: len(opens) - 1] + 1
         return np.asarray(opens[1:][is_second], np.int64)
-
-    def _refuse_quotes(self, cut: _Cut, starts: _Places, stops: _Places, at: int) -> None:
-        doubled = self._doubled(cut)
-        sound = np.concatenate([starts, stops - 1, doubled, doubled - 1])
-        self._refuse_quote(at + int(np.append(cut.quotes[~np.isin(cut.quotes, sound)], cut.quotes)[0]))
 
 
 def _found(values: _Places, wanted: bytes) -> _Places:

@@ -20,6 +20,11 @@ FIRST_COUNTER = f"{1:0{_COUNTER_DIGITS}d}"
 """The end of the position of a transaction's first change, if changes are counted (K-25)."""
 
 
+def is_sequence(text: str, digits: int = SEQUENCE_DIGITS) -> bool:
+    """Whether *text* is a change sequence: exactly *digits* digits, as another length would not sort correctly."""
+    return len(text) == digits and text.isascii() and text.isdecimal()
+
+
 def qlik_position(sequence: str, sub: int, counter: int = 0) -> str:
     """The log position of a change inside its Qlik full load: *sub* is 0 to remove a row and 1 to set one (G-03).
 

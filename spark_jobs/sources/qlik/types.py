@@ -42,34 +42,30 @@ def _sized(name: str) -> Callable[[int, int, int], str | None]:
     return lambda length, precision, scale: f"{name}({length if 1 <= length <= _LONGEST else 'max'})"
 
 
-def _always(text: str) -> Callable[[int, int, int], str | None]:
-    return lambda length, precision, scale: text
-
-
-_LOG_TYPES: dict[str, Callable[[int, int, int], str | None]] = {
-    "BOOLEAN": _always("bit"),
+_LOG_TYPES: dict[str, str | Callable[[int, int, int], str | None]] = {
+    "BOOLEAN": "bit",
     # A signed byte: tinyint is unsigned.
-    "INT1": _always("smallint"),
-    "INT2": _always("smallint"),
-    "INT4": _always("int"),
-    "INT8": _always("bigint"),
-    "UINT1": _always("tinyint"),
-    "UINT2": _always("int"),
-    "UINT4": _always("bigint"),
-    "UINT8": _always("decimal(20,0)"),
-    "REAL4": _always("real"),
-    "REAL8": _always("float"),
+    "INT1": "smallint",
+    "INT2": "smallint",
+    "INT4": "int",
+    "INT8": "bigint",
+    "UINT1": "tinyint",
+    "UINT2": "int",
+    "UINT4": "bigint",
+    "UINT8": "decimal(20,0)",
+    "REAL4": "real",
+    "REAL8": "float",
     "NUMERIC": _digits,
-    "DATE": _always("date"),
+    "DATE": "date",
     "TIME": _seconds("time"),
     "DATETIME": _seconds("datetime2"),
     "TIMESTAMP": _seconds("datetime2"),
     "STRING": _sized("varchar"),
     "WSTRING": _sized("varchar"),
-    "CLOB": _always("varchar(max)"),
-    "NCLOB": _always("varchar(max)"),
+    "CLOB": "varchar(max)",
+    "NCLOB": "varchar(max)",
     "BYTES": _sized("varbinary"),
-    "BLOB": _always("varbinary(max)"),
+    "BLOB": "varbinary(max)",
 }
 QLIK_TYPES = tuple(_LOG_TYPES)
 RANGES = {
@@ -89,7 +85,7 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
     if the type cannot be mirrored.
     """
     spell = _LOG_TYPES.get(type.upper())
-    text = spell(length, precision, scale) if spell else None
+    text = spell(length, precision, scale) if callable(spell) else spell
     if text is None and type.upper() == "NUMERIC" and precision < 1:
         raise TerminalError(
             "TYPE_UNSUPPORTED",

@@ -7,7 +7,6 @@ that cannot be read stops no table. Public source: Qlik help, *Suspended tables*
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from open_mirroring.protocols.table_losses import (
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from spark_jobs.sources.qlik.change_table.jdbc_table import is_of_task
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
+from spark_jobs.sources.qlik.positions import is_sequence, qlik_position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +41,7 @@ def statements_of(rows: Iterable[tuple[str, Any, Any, Any, Any]]) -> dict[str, l
     unplaced: set[str] = set()
     for table, sequence, at, kind, details in rows:
         text = str(sequence or "").strip()
-        if not re.fullmatch(rf"[0-9]{{{SEQUENCE_DIGITS}}}", text):
+        if not is_sequence(text):
             unplaced.add(table)
             continue
         place = qlik_position(text, 0)
@@ -69,23 +68,19 @@ def _as_one(first: Statement, second: Statement) -> Statement:
 
 def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
     try:
-        described = json.loads(str(text or "{}"), object_pairs_hook=_unique)
+        described = json.loads(str(text or "{}"))
+        named = described.get("columns") or {}
         columns = {
             name.casefold(): ColumnStep(str(one.get("action") or "").upper(), _name(one.get("columnNewName")))
-            for name, one in (described.get("columns") or {}).items()
+            for name, one in named.items()
         }
+        if len(columns) != len(named):
+            return None, None  # two names differ in case only
         renamed_to = _name(described.get("tableNewName"))
         is_other = renamed_to is not None and renamed_to != described.get("table")
         return columns, renamed_to if is_other else None
     except (ValueError, AttributeError, RecursionError):
         return None, None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len({name.casefold() for name in found}) != len(pairs):
-        raise ValueError("a name is there twice")
-    return found
 
 
 def _name(value: Any) -> str | None:

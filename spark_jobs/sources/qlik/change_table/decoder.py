@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -99,7 +100,7 @@ class QlikChangeTableDecoder(Decoder):
         self.settings = settings
         self.tables = dict(tables)
         self._names = TableNames(self.tables)
-        self._layouts: dict[Structure, RowLayout | Refusal] = {}
+        self._layout_of = lru_cache(_LAYOUTS_KEPT)(self._new_layout)
         self._latest: tuple[Structure, RowLayout | Refusal] | None = None
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> ChangeRow:
@@ -233,20 +234,16 @@ class QlikChangeTableDecoder(Decoder):
         # Rows of one file share their structure: comparing it by identity avoids hashing all its columns.
         if self._latest is not None and self._latest[0] is structure:
             return self._latest[1]
-        table = self.tables.get(structure.table)
-        if table is None:
+        if structure.table not in self.tables:
             return None
-        found = self._layouts.get(structure)
-        if found is None:
-            if len(self._layouts) >= _LAYOUTS_KEPT:
-                self._layouts.clear()
-            try:
-                found = RowLayout(structure, table, self.settings.prefix)
-            except Refusal as refusal:
-                found = refusal
-            self._layouts[structure] = found
-        self._latest = (structure, found)
-        return found
+        self._latest = (structure, self._layout_of(structure))
+        return self._latest[1]
+
+    def _new_layout(self, structure: Structure) -> RowLayout | Refusal:
+        try:
+            return RowLayout(structure, self.tables[structure.table], self.settings.prefix)
+        except Refusal as refusal:
+            return refusal
 
     def _rows(self, entry: ReadRow, together: Together) -> tuple[LogRow, ...]:
         layout, values = entry.layout, entry.row.values

@@ -37,7 +37,6 @@ from spark_jobs.sources.qlik.change_table.updates import (
     MaskReadings,
     choose_reading,
     has_no_bit,
-    judged_places,
     operation_of,
     read_mask,
     shows_nothing,
@@ -203,7 +202,7 @@ class _Look:
     def _may_deny_changes(self, updates: Places, befores: Places) -> Booleans:
         """Which UPDATEs have a mask that lacks a column with another spelling than in their before image."""
         denying = np.zeros(self._size, bool)
-        places = judged_places(self._layout)
+        places = self._layout.judged_places
         if not len(updates) or not places:
             return denying
         masks_read, of_row = self._masks()
@@ -307,20 +306,9 @@ def _code(oper: str | None, name: str | None) -> int:
         return 0
 
 
-def _digits(sequences: pa.Array) -> npt.NDArray[np.uint8]:
-    offsets = np.frombuffer(sequences.buffers()[1], np.int32)[sequences.offset : sequences.offset + 1]
-    content = np.frombuffer(sequences.buffers()[2] or b"", np.uint8)
-    start = int(offsets[0])
-    return content[start : start + SEQUENCE_DIGITS * len(sequences)].reshape(-1, SEQUENCE_DIGITS)
-
-
 def _are_ascending_sequences(sequences: pa.Array) -> bool:
-    if not len(sequences):
-        return False
-    if not pc.all(pc.equal(pc.binary_length(sequences), SEQUENCE_DIGITS)).as_py():
-        return False
-    digits = _digits(sequences)
-    if ((digits < ord("0")) | (digits > ord("9"))).any() or (digits[0] == ord("0")).all():
+    are_digits = pc.and_(pc.equal(pc.binary_length(sequences), SEQUENCE_DIGITS), pc.ascii_is_decimal(sequences))
+    if not len(sequences) or not pc.all(are_digits).as_py() or not sequences[0].as_py().strip("0"):
         return False
     return bool(pc.all(pc.greater_equal(sequences[1:], sequences[:-1])).as_py())
 

@@ -298,7 +298,8 @@ class ChangeFiles(MessageTransport):
         seen: Mapping[str, FileVersion] | None,
     ) -> dict[str, FileVersion]:
         """The versions to store of files, each with version and digest of its metadata file (G-32)."""
-        own, known = _owns(seen or {}), seen or {}
+        known = seen or {}
+        own = {name: _own(one) for name, one in known.items()}
         versions = versions_of(self.path, files, bound, ranges, None if seen is None else own)
         names = [file.name for file in files if file.name in beside]
         other = [n for n in names if n in versions or (n in known and _noted(known[n])[0] != beside[n].version)]
@@ -436,10 +437,6 @@ def _noted(seen: FileVersion | None) -> tuple[str, str]:
 
 def _own(seen: FileVersion) -> FileVersion:
     return seen._replace(version=seen.version.partition(_BETWEEN)[0])
-
-
-def _owns(seen: Mapping[str, FileVersion]) -> dict[str, FileVersion]:
-    return {name: _own(one) for name, one in seen.items()}
 
 
 def _digest(path: Place) -> str:

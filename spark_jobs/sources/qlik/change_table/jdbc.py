@@ -160,42 +160,34 @@ class ChangeTables(QueriedTransport):
             next_step="put the table back into the mirror file until its batch is committed, then take it out",
         )
 
-    def closed_partitions(
-        self, listed: Iterable[tuple[str, str, str]]
-    ) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
+    def closed_partitions(self, listed: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
         """The closed partitions of each source table.
 
-        *listed* are rows of the control table: owner, table (with or without the suffix) and partition. The second
-        result are the partitions that are listed only under a table name in other upper or lower case (T-62).
+        *listed* are rows of the control table: owner, table (with or without the suffix) and partition. A name in
+        another case is the same table (T-62), because a task closes the partitions of all its tables together.
         """
-        by_name: dict[tuple[str, str], str] = {}
-        for source, named in self.tables.items():
-            by_name[named.schema, named.table] = source
-            by_name[named.schema, named.table.removesuffix(self.suffix)] = source
-        folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
+        names = self._names_of_tables()
         closed: dict[str, set[str]] = {}
-        misspelled: dict[str, dict[str, str]] = {}
         for owner, name, partition in listed:
-            source = by_name.get((owner, name), "")
-            meant = folded.get((owner.casefold(), name.casefold()), "")
-            if source:
+            source = names.get((owner, name)) or names.get((owner.casefold(), name.casefold()))
+            if source is not None:
                 closed.setdefault(source, set()).add(partition)
-            elif meant:
-                misspelled.setdefault(meant, {})[partition] = f"{owner}.{name}"
-        alone = {
-            source: {partition: name for partition, name in names.items() if partition not in closed.get(source, ())}
-            for source, names in misspelled.items()
-        }
-        return {source: sorted(partitions) for source, partitions in closed.items()}, alone
+        return {source: sorted(partitions) for source, partitions in closed.items()}
 
     def _names_of_tables(self) -> dict[tuple[str, str], str]:
-        """The source tables by the schemas and names, without case, that a control table may give them."""
+        """The source tables by the schemas and names that a control table may give them, as written and without case.
+
+        If the names of two tables differ in case only, each is found as it is written.
+        """
         found: dict[tuple[str, str], str] = {}
         for source, named in self.tables.items():
-            schema, _, table = source.partition(".")
             for name in (named.table, named.table.removesuffix(self.suffix)):
-                found[named.schema.casefold(), name.casefold()] = source
-            found.setdefault((schema.casefold(), table.casefold()), source)
+                found[named.schema, name] = source
+        for source, named in self.tables.items():
+            schema, _, table = source.partition(".")
+            names = (named.schema, named.table), (named.schema, named.table.removesuffix(self.suffix)), (schema, table)
+            for owner, name in names:
+                found.setdefault((owner.casefold(), name.casefold()), source)
         return found
 
     @classmethod
@@ -224,10 +216,9 @@ class ChangeTables(QueriedTransport):
         found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
         overdue: list[str] = []
         closed: dict[str, list[str]] = {}
-        misspelled: Mapping[str, Mapping[str, str]] = {}
         if self.control is not None:
             listed = ControlTable(spark, self.connection, self.control).partitions(self.task)
-            closed, misspelled = self.closed_partitions(listed)
+            closed = self.closed_partitions(listed)
         begun = max(
             (match[1] for names in closed.values() for match in map(_PARTITION.fullmatch, names) if match), default=""
         )
@@ -235,7 +226,7 @@ class ChangeTables(QueriedTransport):
             table = self.open(spark, source)
             try:
                 if not table.exists:
-                    _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
+                    _refuse_another_case(table.name, table.in_another_case())
                     found.waiting.append(table.name)
                     continue
                 table.structure()
@@ -246,7 +237,6 @@ class ChangeTables(QueriedTransport):
                         versions[table.name] = rows
                 else:
                     rows_of = table.rows_of_partitions()
-                    _refuse_misspelled(table, misspelled.get(source, {}), rows_of, bound, is_listed=source in closed)
                     ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, known or {})
                     versions |= others
                     unlisted = rows_of.keys() - {"", *closed.get(source, ())}
@@ -336,7 +326,7 @@ class ChangeTables(QueriedTransport):
             lines = ask(connection, f"SELECT DISTINCT {asked} FROM {table}")
             own = [one for one in lines or () if is_of_task(one.get("task"), self.task)]
             listed = None if lines is None else [(str(one["owner"]), str(one["name"]), "") for one in own]
-            closed = None if listed is None else self.closed_partitions(listed)[0]
+            closed = None if listed is None else self.closed_partitions(listed)
         found = self.surveyed(columns, closed)
         is_named = self.control is None or self.control_schema != self.control.schema
         if self.control_schema is not None and is_named:
@@ -494,31 +484,13 @@ def _new_partitions(
     return found, versions
 
 
-def _refuse_misspelled(
-    table: ChangeTable,
-    misspelled: Mapping[str, str],
-    rows: Mapping[str, PartitionRows],
-    bound: Mapping[str, int],
-    *,
-    is_listed: bool,
-) -> None:
-    """Refuse a table of which partitions are listed in another case alone: they would never be read.
-
-    Where it has partitions of its own, only one with rows matters, and that may be of another table that is there.
-    """
-    unread = (p for p in misspelled if not is_listed or (p in rows and f"{table.name}/{p}" not in bound))
-    first = next(unread, None)
-    if first is not None and not (is_listed and table.in_another_case() is not None):
-        _refuse_another_case(table.name, misspelled[first], "the control table lists partitions of")
-
-
-def _refuse_another_case(name: str, other: str | None, what: str) -> None:
+def _refuse_another_case(name: str, other: str | None) -> None:
     if other is not None:
         raise TerminalError(
             "TABLE_NAME_DIFFERS",
-            f"{what} {other!r}, which differs from {name!r} in case only",
+            f"the database has the table {other!r}, which differs from {name!r} in case only",
             where=f"table {name}",
-            next_step="spell `source` or `change_table` in the mirror file as the database and its control table do",
+            next_step="spell `source` or `change_table` in the mirror file as the database does",
         )
 
 

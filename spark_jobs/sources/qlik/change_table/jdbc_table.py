@@ -5,7 +5,6 @@ Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +25,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     header_name,
     header_places,
 )
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, is_sequence
 from spark_jobs.sources.sql_server.type_text import BINARY
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ class ChangeTable(JdbcTable):
         if text is None:
             return None, RowsSeen(low, lower, number - lower)
         text = text.strip()
-        if not re.fullmatch(rf"[0-9]{{{SEQUENCE_DIGITS}}}", text):
+        if not is_sequence(text):
             raise TerminalError(
                 "HEADER_INVALID",
                 f"the highest change_seq {text[:80]!r} is not {SEQUENCE_DIGITS} digits",

@@ -151,6 +151,11 @@ class RowLayout:
         self.key_in_order = tuple({name: at for at, name in self._key}.get(name) for name in table.key)
         self.key_places = frozenset(at for at, _ in self._key)
         self.value_places = tuple(at for at in self._kept_places if at not in self.key_places)
+        self.judged_places = tuple(at for at in self.value_places if not is_large(self.types[at]))
+        """The indexes of the columns at which a change mask can contradict a before image.
+
+        Key columns (T-60) and large objects, which masks omit (T-25), are not among them.
+        """
         self._partial: dict[tuple[int, ...], str] = {}
 
     @staticmethod

@@ -7,7 +7,7 @@ changed. Public source: Qlik help, *Change tables*: meaning and byte order of ``
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
@@ -22,7 +22,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     content,
 )
 from spark_jobs.sources.qlik.masks import MaskOrder, places, readings
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, is_sequence
 from spark_jobs.sources.sql_server.type_text import is_large
 from spark_jobs.sources.sql_server.types import is_same_value
 
@@ -34,14 +34,14 @@ MaskReadings = Mapping[MaskReading, frozenset[int]]
 """Indexes of the changed columns, by each way to read a mask, the preferred one first."""
 
 
-def read_mask(layout: RowLayout, text: str | None, order: MaskOrder) -> MaskReadings | None:
-    """The possible readings of a change mask; None if the mask is NULL or has no digit, which shows nothing (T-22)."""
-    return None if text is None or text.strip().lower() in ("", "0x") else mask_readings(layout, text, order)
-
-
 @lru_cache(maxsize=4096)
-def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> MaskReadings:
-    """The possible readings of a change mask. All rows with this mask share the result, so never modify it."""
+def read_mask(layout: RowLayout, text: str | None, order: MaskOrder) -> MaskReadings | None:
+    """The possible readings of a change mask; None if the mask is NULL or has no digit, which shows nothing (T-22).
+
+    All rows with this mask share the result, so never modify it.
+    """
+    if text is None or text.strip().lower() in ("", "0x"):
+        return None
     found: dict[MaskReading, frozenset[int]] = {}
     problem: Refusal | None = None
     for one in _orders(layout, order):
@@ -84,16 +84,8 @@ def choose_reading(
 
 def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
     """The indexes of the mirrored columns that an UPDATE changed, without large objects, which masks omit (T-25)."""
-    places = [*layout.key_places, *layout.value_places]
-    return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.types[at]))
-
-
-def judged_places(layout: RowLayout) -> tuple[int, ...]:
-    """The indexes of the columns at which a change mask can contradict a before image.
-
-    Key columns (T-60) and large objects, which masks omit (T-25), are not among them.
-    """
-    return tuple(at for at in layout.value_places if not is_large(layout.types[at]))
+    places = [*layout.key_places, *layout.judged_places]
+    return frozenset(at for at in places if before[at] != after[at])
 
 
 def refuse_denied_change(
@@ -107,7 +99,7 @@ def refuse_denied_change(
     there = {name: at for at, name in before_layout.kept}
     names = dict(layout.kept)
     different = []
-    for at in judged_places(layout):
+    for at in layout.judged_places:
         was = there.get(names[at])
         if was is None or before_layout.types[was] != layout.types[at]:
             continue
@@ -213,7 +205,8 @@ class Together:
         self._befores: dict[str, list[ReadRow]] = {}
         self._updates: dict[RowLayout, list[ReadRow]] = {}
         self.updated: set[str] = set()
-        self._readings: dict[RowLayout, MaskReading] = {}
+        self.reading = cache(self._reading)
+        """The bit order in which the change masks of a layout are read, found from all of its masks (T-24)."""
         self._with_images: set[str] = set()
         for entry in entries:
             if entry.operation == BEFORE:
@@ -240,14 +233,7 @@ class Together:
         """Whether any row of a table is a before image; then the source stores one for every UPDATE (T-19)."""
         return table in self._with_images
 
-    def reading(self, layout: RowLayout) -> MaskReading:
-        """The bit order in which the change masks of a table are read, found from all of its masks (T-24)."""
-        found = self._readings.get(layout)
-        if found is None:
-            found = self._readings[layout] = self._judged(layout)
-        return found
-
-    def _judged(self, layout: RowLayout) -> MaskReading:
+    def _reading(self, layout: RowLayout) -> MaskReading:
         masks: list[MaskReadings] = []
         pairs: list[tuple[MaskReadings, frozenset[int]]] = []
         for update in self._updates.get(layout, ()):
@@ -263,8 +249,7 @@ class Together:
 def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
     """The operation and the ``change_seq`` of a row. Raises a Refusal if one of the two is not valid."""
     sequence = (layout.header(SEQUENCE, values) or "").strip()
-    is_number = sequence.isascii() and sequence.isdigit()
-    if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):
+    if not is_sequence(sequence) or not sequence.strip("0"):
         what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, or is zero: it has no place in the order"
         raise Refusal("HEADER_INVALID", what)
     return operation_of(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence

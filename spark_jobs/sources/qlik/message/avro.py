@@ -18,7 +18,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.qlik.message.sections import custom_fields
+from spark_jobs.sources.qlik.message.headers import refuse_other_sections
 
 ENVELOPE = fastavro.parse_schema(
     {
@@ -59,33 +59,31 @@ class DataSchema:
         self.text = text
         try:
             schema = json.loads(text)
-            odd = _custom(schema)
-            if odd is not None:
-                raise Refusal("MESSAGE_INVALID", odd)
+            if "changeSequence" in text:
+                refuse_other_sections([field["name"] for field in schema["fields"]])
             self.parsed: Any = fastavro.parse_schema(_without_logical_types(schema))
             named: dict[str, Any] = {}
-            _collect(schema, named)
-            self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])
+            whole: Any = fastavro.parse_schema(schema, named)
+            parts = {field["name"]: _single(field["type"], named) for field in whole["fields"]}
+            if not parts.keys() >= {"data", "headers"}:
+                raise ValueError("its record has not data and headers")
+            data, headers = parts["data"], parts["headers"]
+            self.fields = tuple(_field(field, named) for field in data["fields"])
             self._texts = [(field.name, field.text) for field in self.fields if field.text is not _itself]
             # The namespace ends with the table: com.attunity.queue.msg.<task>.<schema>.<table> (K-04).
             full = f"{schema.get('namespace', '')}.{schema['name']}".split(".")
         except _NO_SCHEMA as error:
             reason = f"no Avro schema of data messages: {type(error).__name__}: {error}"
             raise Refusal("METADATA_MISSING", reason[:300]) from error
+        of_headers = {field["name"] for field in headers.get("fields", ())} if isinstance(headers, dict) else set()
+        names_table = not {"schema", "table"}.isdisjoint(parts.keys() | of_headers)
+        self.is_plain = parts.get("beforeData", data) == data and bool(of_headers) and not names_table
+        """Whether ``data`` and ``beforeData`` have the same type, and no member names the table (K-15)."""
         self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
         """Reads one record; logical types are not applied, so a decimal is still bytes."""
         return read_datum(datum, self.parsed, "data message")
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether ``data`` and ``beforeData`` have the same type, and no member names the table (K-15)."""
-        data, _ = _part(self.parsed, "data")
-        before, _ = _part(self.parsed, "beforeData")
-        _, headers = _part(self.parsed, "headers")
-        members = headers | {field["name"] for field in self.parsed["fields"]}
-        return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
         """The values of ``data`` or ``beforeData`` as the change log's strings; ValueError for an invalid value."""
@@ -141,69 +139,20 @@ def read_container(body: bytes) -> tuple[str, bytes]:
     return schema, next(datum for records, datum in blocks if records)
 
 
-def _custom(schema: Any) -> str | None:
-    named: dict[str, Any] = {}
-    _collect(schema, named)
-    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
-    kinds = {field["name"]: _single(field["type"], named) for field in fields}
-    parts = {
-        name: [field["name"] for field in kind["fields"]]
-        for name, kind in kinds.items()
-        if isinstance(kind, dict) and kind.get("type") == "record"
-    }
-    return custom_fields(kinds, parts)
-
-
 def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, dict):
         return {name: _without_logical_types(part) for name, part in schema.items() if name != "logicalType"}
     return [_without_logical_types(part) for part in schema] if isinstance(schema, list) else schema
 
 
-def _collect(schema: Any, named: dict[str, Any]) -> None:
-    if isinstance(schema, list):
-        for part in schema:
-            _collect(part, named)
-    elif isinstance(schema, dict):
-        if schema.get("type") in ("record", "enum", "fixed"):
-            named.setdefault(schema["name"].rpartition(".")[2], schema)
-        for part in (*schema.get("fields", ()), schema.get("type"), schema.get("items"), schema.get("values")):
-            if isinstance(part, dict | list):
-                _collect(part, named)
-
-
-def _record(schema: Any, name: str, named: Mapping[str, Any]) -> Any:
-    kinds = [field["type"] for field in schema["fields"] if field["name"] == name]
-    if len(kinds) != 1 or not any(field["name"] == "headers" for field in schema["fields"]):
-        raise ValueError("its record has not data and headers")
-    record = _single(kinds[0], named)
-    if not isinstance(record, dict) or record.get("type") != "record":
-        raise ValueError(f"{name} is no record")
-    return record
-
-
-def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
-    for field in parsed["fields"]:
-        if field["name"] == name:
-            kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
-            kind = next((kind for kind in kinds if kind != "null"), None)
-            if isinstance(kind, dict):
-                return str(kind.get("name")), {part["name"] for part in kind.get("fields", ())}
-            return str(kind), set()
-    return "", set()
-
-
 def _single(kind: Any, named: Mapping[str, Any]) -> Any:
+    """The only type besides null; *named* are the records and other types that have a name."""
     if isinstance(kind, list):
         others = [branch for branch in kind if branch != "null"]
         if len(others) != 1:
             raise ValueError(f"a union of {len(others)} types has no column type")
         kind = others[0]
-    if isinstance(kind, str):
-        return named.get(kind.rpartition(".")[2], kind)
-    if isinstance(kind, dict) and isinstance(kind.get("type"), dict | list):
-        return _single(kind["type"], named)
-    return kind
+    return named.get(kind, kind) if isinstance(kind, str) else kind
 
 
 def _field(field: Any, named: Mapping[str, Any]) -> Field:

@@ -37,11 +37,19 @@ from spark_jobs.sources.contract.decoded import (
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.changes import MessageContext, change
-from spark_jobs.sources.qlik.message.envelope import AvroData, JsonData, Metadata, read_message
-from spark_jobs.sources.qlik.message.headers import read_headers, stated_table
+from spark_jobs.sources.qlik.message.envelope import (
+    AvroData,
+    JsonData,
+    Metadata,
+    key_that_decides,
+    named_by_key,
+    read_message,
+    schema_id_in,
+    table_of_key,
+)
+from spark_jobs.sources.qlik.message.headers import read_headers, refuse_other_sections, stated_table
 from spark_jobs.sources.qlik.message.images import TableImages, table_images
 from spark_jobs.sources.qlik.message.registry import Structures, fitting, shape
-from spark_jobs.sources.qlik.message.sections import custom_format
 from spark_jobs.sources.qlik.message.structures import (
     Structure,
     announced_table,
@@ -49,7 +57,6 @@ from spark_jobs.sources.qlik.message.structures import (
     read_announcement,
     task_of,
 )
-from spark_jobs.sources.qlik.message.tables import key_that_decides, named_by_key, schema_id_in, table_of_key
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server.types import BinaryText
 
@@ -139,7 +146,13 @@ class QlikMessageDecoder(Decoder):
 
         None if the content of each message decides.
         """
-        return _MessageReader(self, self.known).followed(topic, schema_id)
+        reader = _MessageReader(self, self.known)
+        try:
+            stated = reader.stated({}, topic)
+            found = reader.follows(JsonData(schema_id, {}), topic, stated, None)
+        except (Refusal, _StructureUnknown):
+            return None
+        return found if found.table and stated in (None, found.table) else None
 
     def images(self, structure: Structure) -> TableImages | None:
         table = self.tables.get(structure.table)
@@ -231,15 +244,6 @@ class _MessageReader:
         note_senders(facts, self._senders)
         return Decoded(rows, counts, [*self._found, *sorted(self._used)], facts)
 
-    def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure of messages with the id *schema_id* that name no table; None if unknown."""
-        try:
-            stated = self._stated({}, topic)
-            found = self._follows(JsonData(schema_id, {}), topic, stated, None)
-        except (Refusal, _StructureUnknown):
-            return None
-        return found if found.table and stated in (None, found.table) else None
-
     def _message(self, message: RawMessage) -> tuple[list[LogRow] | None, str | None]:
         """The rows of a message, None for metadata; and its table if that is not mirrored: then it has no rows."""
         seen = _Seen()
@@ -303,11 +307,9 @@ class _MessageReader:
             return None
         if isinstance(read, JsonData):
             seen.record = read.record
-            odd = custom_format(read.record)
-            if odd is not None:
-                raise Refusal("MESSAGE_INVALID", odd)
-            stated = self._stated(read.record, topic)
-            structure = self._follows(read, topic, stated, by_key)
+            refuse_other_sections(read.record.keys())
+            stated = self.stated(read.record, topic)
+            structure = self.follows(read, topic, stated, by_key)
         else:
             stated = self._settings.topics.get(topic)
             structure = self._writer(read, topic, stated, by_key)
@@ -316,7 +318,7 @@ class _MessageReader:
                 seen.table = self._tables[structure.table]
                 seen.record = structure.avro.read(read.datum)
                 seen.table = None
-                stated = self._stated(seen.record, topic)
+                stated = self.stated(seen.record, topic)
         if stated is not None and stated != structure.table:
             raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(structure.table)} where {shown(stated)} was said")
         if stated is None and read.schema_id is not None:
@@ -359,13 +361,13 @@ class _MessageReader:
         if self._structures.add(structure):
             self._found.append(structure.announced)
 
-    def _stated(self, record: Mapping[str, Any], topic: str) -> str | None:
+    def stated(self, record: Mapping[str, Any], topic: str) -> str | None:
         stated, mapped = stated_table(record), self._settings.topics.get(topic)
         if stated is not None and mapped is not None and stated != mapped:
             raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(stated)} in the topic of {shown(mapped)}")
         return stated or mapped
 
-    def _follows(self, read: JsonData, topic: str, stated: str | None, by_key: str | None) -> Structure:
+    def follows(self, read: JsonData, topic: str, stated: str | None, by_key: str | None) -> Structure:
         if read.schema_id is not None:
             table = stated or by_key
             found = self._structures.of_id(topic, read.schema_id, table, self._tables)
@@ -464,12 +466,10 @@ def _digest(text: str) -> str:
 
 
 def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
-    return list({one.announced.document: one for one in known if _reads(one, datum)}.values())
-
-
-def _reads(structure: Structure, datum: bytes) -> bool:
-    try:
-        structure.avro.read(datum)
-    except Refusal:
-        return False
-    return True
+    """The distinct structures whose writer schema reads *datum*."""
+    able = {}
+    for one in known:
+        with suppress(Refusal):
+            one.avro.read(datum)
+            able[one.announced.document] = one
+    return list(able.values())

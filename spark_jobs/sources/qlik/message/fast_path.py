@@ -28,10 +28,9 @@ from spark_jobs.sources.contract.fast_decoder import (
 from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_text
 from spark_jobs.sources.qlik.message.avro_rows import Spot, record_rows
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
-from spark_jobs.sources.qlik.message.envelope import registry_id
+from spark_jobs.sources.qlik.message.envelope import registry_id, table_of_key
 from spark_jobs.sources.qlik.message.followed import Followed
 from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
-from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000
 """Ids cached per topic: a task has few, and a hostile stream must not exhaust the memory."""
@@ -78,7 +77,9 @@ class FastQlikMessages:
                     break
                 continue
             schema_id, at = head["id"], head.end()
-            followed = known[schema_id] if schema_id in known else self._followed(known, topic, schema_id)
+            if schema_id not in known and len(known) < _MOST_IDS:
+                known[schema_id] = self._follow(topic, schema_id)
+            followed = known.get(schema_id)
             if followed is None or end - start > limit:
                 continue
             if schema_id is None and not _key_agrees(block, number, followed):
@@ -88,19 +89,20 @@ class FastQlikMessages:
                     continue
                 if followed.is_mirrored:
                     records.setdefault(followed, []).append((number, place, at, end))
-                else:
-                    ignored.append(number)
-                    foreign[followed.structure.table] += 1
-                    used.add(followed)
-            elif is_text[number]:
+                    continue
+            elif not is_text[number]:
+                continue
+            elif followed.is_mirrored:
                 row = followed.json_row(number, place, content, at, end)
                 if row is not None:
                     rows.append(row)
                     used.add(followed)
-                elif followed.ignores_json(content, at, end):
-                    ignored.append(number)
-                    foreign[followed.structure.table] += 1
-                    used.add(followed)
+                continue
+            elif not followed.is_json(content, at, end):
+                continue
+            ignored.append(number)
+            foreign[followed.structure.table] += 1
+            used.add(followed)
         senders = set[Sender]()
         for followed, of_one in records.items():
             made = record_rows(followed, content, of_one)
@@ -119,14 +121,6 @@ class FastQlikMessages:
         note_foreign(facts, foreign)
         note_senders(facts, senders)
         return Taken(table, taken, announces, schemas=notes, facts=facts)
-
-    def _followed(
-        self, known: dict[bytes | None, Followed | None], topic: str, schema_id: bytes | None
-    ) -> Followed | None:
-        if len(known) >= _MOST_IDS:
-            return None
-        found = known[schema_id] = self._follow(topic, schema_id)
-        return found
 
     def _follow(self, topic: str, schema_id: bytes | None) -> Followed | None:
         name = None if schema_id is None else schema_id.decode("latin-1")

@@ -48,8 +48,8 @@ class Followed:
         self._key_bits = images.key_bits if images else 0
         self._keeps_keys = images is not None and (images.keys_never_change or not images.key)
         self._bits = sum(column.bit for column in structure.columns)
-        self._judged = images.judged if images else ()
-        self._denied: dict[int, tuple[str, ...]] = {}
+        judged = images.judged if images else ()
+        self._outside = lru_cache(_MASKS_KEPT)(lambda mask: tuple(c.name for c in judged if not mask & c.bit))
         self.ranges = tuple(images.ranges.items()) if images else ()
         self.is_marked = images is not None and images.is_marked
         self._has_large = any(column.is_large for column in structure.columns)
@@ -59,7 +59,7 @@ class Followed:
 
         The message's row image is in *content* from *at* on; the message ends at *end*.
         """
-        if self._json is None or not self.is_mirrored:
+        if self._json is None:
             return None
         pattern = self._json[content.startswith(b"null", at)]
         found = pattern.fullmatch(content, at, end)
@@ -96,14 +96,10 @@ class Followed:
                 return None
         return image_mark(before) if self.is_marked else None
 
-    def ignores_json(self, content: bytes, at: int, end: int) -> bool:
-        """Whether a JSON message is valid and of a table that is not mirrored.
-
-        The message's row image is in *content* from *at* on; the message ends at *end*.
-        """
-        if self._json is None or self.is_mirrored:
-            return False
-        return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
+    def is_json(self, content: bytes, at: int, end: int) -> bool:
+        """Whether a JSON message is valid, whose row image is in *content* from *at* on, and which ends at *end*."""
+        patterns = self._json
+        return patterns is not None and bool(patterns[content.startswith(b"null", at)].fullmatch(content, at, end))
 
     def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
         """Whether a message is certainly one row with all of its columns (K-22).
@@ -131,13 +127,7 @@ class Followed:
         marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
         if marks is None or marks.change is None:
             return ()  # it is not certain anyway
-        found = self._denied.get(marks.change)
-        if found is None:
-            if len(self._denied) >= _MASKS_KEPT:
-                self._denied.clear()
-            names = tuple(column.name for column in self._judged if not marks.change & column.bit)
-            found = self._denied[marks.change] = names
-        return found
+        return self._outside(marks.change)
 
     def row(
         self,

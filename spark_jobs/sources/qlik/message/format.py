@@ -6,7 +6,7 @@ messages*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from spark_jobs.sources.contract.decoded import BY_HAND, Damage, MirroredTable, 
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
-from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number
+from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number, table_of_key
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.headers import stated_table
 from spark_jobs.sources.qlik.message.structures import (
@@ -32,10 +32,8 @@ from spark_jobs.sources.qlik.message.structures import (
     read_announcement,
     task_of,
 )
-from spark_jobs.sources.qlik.message.tables import table_of_key
 from spark_jobs.sources.qlik.positions import FIRST_COUNTER
 
-Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
 NO_MASKS = Note(
     "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
     "the task send beforeData, or set `keys_never_change: true`",
@@ -98,7 +96,48 @@ class QlikMessageFormat(Format):
         return {table: [*map(_as_history, in_order(known))] for table, known in tables.items()}
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
-        return announced(messages, self.settings, self._registered)
+        """The tables that messages show. If messages show several structures of a table, the newest comes last."""
+        found: list[tuple[Structure, str]] = []
+        by_id: dict[str, Structure] = {}
+        unknown, tables = set[str](), set[str]()
+        for message in messages:
+            if isinstance(message, Damage) or message.body is None:
+                continue
+            try:
+                read = read_message(message.body, unframed_avro=self.settings.unframed_avro)
+                topic = topic_of(message.origin)
+                if isinstance(read, Metadata):
+                    structure = read_announcement(read.record, topic)
+                    found.append((structure, task_of(read.record) or ""))
+                    by_id[structure.schema_id] = structure
+                    tables.add(structure.table)
+                    continue
+                record: Mapping[str, Any] | None = None
+                known = by_id.get(read.schema_id or "")
+                if isinstance(read, AvroData):
+                    table = data_schema(read.schema).table if known is None and read.schema is not None else ""
+                    if table and read.schema is not None:
+                        known = derived_structure(topic, read.schema_id or "", table, 0, read.schema)
+                        found.append((known, ""))
+                    if known is not None:
+                        record = known.avro.read(read.datum)
+                    elif registry_number(f":schema:{read.schema_id}") is not None:
+                        unknown.add(f":schema:{read.schema_id}")
+                else:
+                    record = read.record
+                stated = None if record is None else stated_table(record)
+                by_key = table_of_key(message.key or b"")
+                # The key may be any other text: it names a table only if that was announced (K-60).
+                heard = by_key if by_key in tables else None
+                name = stated or (None if known is None else known.table) or heard or self.settings.topics.get(topic)
+            except Refusal:
+                continue  # it becomes a dead letter when it is read
+            if name is not None:
+                yield _change(name, record or {})
+        structures = map(known_structure, self._registered(unknown) if unknown else ())
+        found += [(one, "") for one in structures if isinstance(one, Structure) and one.table]
+        for structure, task in sorted(found, key=lambda one: one[0].age):
+            yield _structure(structure, task)
 
     def _registered(self, identities: Collection[str]) -> list[SourceSchema]:
         if self.registry is None:
@@ -112,56 +151,6 @@ class QlikMessageFormat(Format):
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
     ) -> FastQlikMessages:
         return FastQlikMessages(tables, schemas, self.settings)
-
-
-def announced(
-    messages: Iterable[RawMessage | Damage], settings: QlikMessageSettings, registered: Registered
-) -> Iterator[Announced]:
-    """The tables that messages show, as :meth:`Format.announced` returns them.
-
-    If messages show several structures of a table, the newest comes last.
-    """
-    found: list[tuple[Structure, str]] = []
-    by_id: dict[str, Structure] = {}
-    unknown, tables = set[str](), set[str]()
-    for message in messages:
-        if isinstance(message, Damage) or message.body is None:
-            continue
-        try:
-            read = read_message(message.body, unframed_avro=settings.unframed_avro)
-            topic = topic_of(message.origin)
-            if isinstance(read, Metadata):
-                structure = read_announcement(read.record, topic)
-                found.append((structure, task_of(read.record) or ""))
-                by_id[structure.schema_id] = structure
-                tables.add(structure.table)
-                continue
-            record: Mapping[str, Any] | None = None
-            known = by_id.get(read.schema_id or "")
-            if isinstance(read, AvroData):
-                table = data_schema(read.schema).table if known is None and read.schema is not None else ""
-                if table and read.schema is not None:
-                    known = derived_structure(topic, read.schema_id or "", table, 0, read.schema)
-                    found.append((known, ""))
-                if known is not None:
-                    record = known.avro.read(read.datum)
-                elif registry_number(f":schema:{read.schema_id}") is not None:
-                    unknown.add(f":schema:{read.schema_id}")
-            else:
-                record = read.record
-            stated = None if record is None else stated_table(record)
-            by_key = table_of_key(message.key or b"")
-            # The key may be any other text: it names a table only if that was announced (K-60).
-            heard = by_key if by_key in tables else None
-            name = stated or (None if known is None else known.table) or heard or settings.topics.get(topic)
-        except Refusal:
-            continue  # it becomes a dead letter when it is read
-        if name is not None:
-            yield _change(name, record or {})
-    structures = map(known_structure, registered(unknown) if unknown else ())
-    found += [(one, "") for one in structures if isinstance(one, Structure) and one.table]
-    for structure, task in sorted(found, key=lambda one: one[0].age):
-        yield _structure(structure, task)
 
 
 def _change(name: str, record: Mapping[str, Any]) -> Announced:

@@ -5,14 +5,14 @@ Public source: Qlik Help, *Metadata and data messages*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, is_sequence, qlik_position
 
 OPERATIONS = ("REFRESH", "INSERT", "UPDATE", "DELETE")
-
+_SECTIONS = ("data", "beforeData", "headers")
 
 Mask = str | bytes | None
 
@@ -38,6 +38,20 @@ class Headers(NamedTuple):
         if self.operation == "REFRESH":
             return qlik_position("0" * len(self.sequence), sub, place)
         return qlik_position(self.sequence, sub, self.counter)
+
+
+def refuse_other_sections(members: Collection[str]) -> None:
+    """Raises a Refusal if a task's *Message Format* renames or flattens the sections of a message (K-65).
+
+    *members* are the names of the message's members. Only the settings of the task show which of them is the row.
+    """
+    missing = [name for name in _SECTIONS if name not in members]
+    if len(missing) == len(_SECTIONS) or (missing and {*members} - {*_SECTIONS, "schema", "table"}):
+        raise Refusal(
+            "MESSAGE_INVALID",
+            f"the message has no {', '.join(missing)}, but {shown([*members][:8])}: if a Qlik task wrote it, the "
+            "*Message Format* of the task or table renames or flattens sections",
+        )
 
 
 def stated_table(record: Mapping[str, Any]) -> str | None:
@@ -79,12 +93,7 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
     sequence = headers.get("changeSequence")
     if operation == "REFRESH":
         return Headers(operation, "0" * sequence_digits, 0, None, column)
-    if (
-        not _is_text(sequence)
-        or len(sequence) != sequence_digits
-        or not (sequence.isascii() and sequence.isdecimal())
-        or not sequence.strip("0")
-    ):
+    if not _is_text(sequence) or not is_sequence(sequence, sequence_digits) or not sequence.strip("0"):
         raise Refusal("HEADER_INVALID", f"changeSequence is {shown(sequence)}, not {sequence_digits} digits")
     counter = headers.get("transactionEventCounter")
     if counter is not None and not (type(counter) is int and 0 <= counter < 2**63):

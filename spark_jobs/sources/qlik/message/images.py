@@ -73,7 +73,7 @@ class TableImages:
         )
         self.ranges = {c.name: RANGES[c.type.upper()] for c in self._kept if c.type.upper() in RANGES}
         """The columns whose type has a smaller range than the log's type."""
-        self._written: dict[tuple[str, ...], _Written] = {}
+        self._how_written = lru_cache(_WRITTEN_KEPT)(self._written)
         self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_in_masks(column))
         """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
         others = [column for column in self._kept if column.name not in self.key]
@@ -239,16 +239,14 @@ class TableImages:
             return None
 
     def _row(self, image: Image) -> Row:
-        found = self._written.get(tuple(image))
-        if found is None:
-            found = self._how_written(tuple(image))
+        found = self._how_written(tuple(image))
         values = image if found.names is None else {name: image[name] for name in found.names}
         try:
             return Row(found.cols, _encode(values).decode(), found.whole)
         except UnicodeEncodeError as error:
             raise Refusal("ROW_INVALID", f"a value is not text: {error.reason}") from error
 
-    def _how_written(self, carried: tuple[str, ...]) -> _Written:
+    def _written(self, carried: tuple[str, ...]) -> _Written:
         columns = [column for column in self._kept if column.name in carried]
         try:
             typed = [(c, self._type_of(c)) for c in columns]
@@ -256,12 +254,7 @@ class TableImages:
         except TerminalError as error:
             raise Refusal("ROW_INVALID", error.what) from error
         names = tuple(column.name for column in columns)
-        if len(self._written) >= _WRITTEN_KEPT:
-            self._written.clear()
-        found = self._written[carried] = _Written(
-            cols, len(columns) == len(self._kept), None if names == carried else names
-        )
-        return found
+        return _Written(cols, len(columns) == len(self._kept), None if names == carried else names)
 
     def is_same_value(self, column: Column, one: str | None, other: str | None) -> bool:
         """Whether two strings are the same value of a column.

@@ -22,7 +22,6 @@ class Structures:
     def __init__(self, schemas: Iterable[SourceSchema] = ()) -> None:
         self._by_id: dict[str, list[Structure]] = defaultdict(list)
         self._by_table: dict[str, list[Structure]] = defaultdict(list)
-        self._by_hand: dict[str, list[Structure]] = defaultdict(list)
         self.unfit: dict[str, Unfit] = {}
         """Schemas of a registry that are none of change messages, by id (K-62)."""
         for schema in filter(is_described, schemas):
@@ -35,8 +34,7 @@ class Structures:
     def copy(self) -> Structures:
         """A copy; structures that are added to the copy are not added to the original."""
         other = Structures()
-        indexes = (self._by_id, other._by_id), (self._by_table, other._by_table), (self._by_hand, other._by_hand)
-        for mine, theirs in indexes:
+        for mine, theirs in (self._by_id, other._by_id), (self._by_table, other._by_table):
             theirs.update({name: [*found] for name, found in mine.items()})
         other.unfit.update(self.unfit)
         return other
@@ -45,11 +43,7 @@ class Structures:
         """Adds a structure; returns False if it is known already."""
         if any(known.announced == structure.announced for known in self._by_id.get(structure.schema_id, ())):
             return False
-        for index, name in (
-            (self._by_id, structure.schema_id),
-            (self._by_table, structure.table),
-            *([(self._by_hand, structure.table)] if structure.topic == BY_HAND and not structure.schema_id else ()),
-        ):
+        for index, name in (self._by_id, structure.schema_id), (self._by_table, structure.table):
             index[name].append(structure)
             index[name].sort(key=lambda known: known.age, reverse=True)
         return True
@@ -84,7 +78,8 @@ class Structures:
 
     def by_hand(self, table: str | None) -> Sequence[Structure]:
         """The structures that the mirror file gives for *table*, for a table that no message announced (K-61)."""
-        return self._by_hand.get(table, ()) if table else ()
+        known = self.of_table(table) if table else ()
+        return [one for one in known if one.topic == BY_HAND and not one.schema_id]
 
 
 def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:

@@ -59,7 +59,9 @@ class SchemaRegistry:
                 log.warning("the schema registry does not know the schema %d: its messages wait", number)
                 return None
             if error.http_status_code in _DENIED:
-                raise self._refused(f"it answers {error.http_status_code}", where) from None
+                what = f"the schema registry: it answers {error.http_status_code}"
+                next_step = "correct the connection's login, or have it granted the right to read schemas"
+                raise TerminalError("ACCESS_DENIED", what, where=where, next_step=next_step) from None
             raise self._unreachable(f"it answers {error.http_status_code}", where) from error
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(type(error).__name__, where) from None
@@ -76,11 +78,6 @@ class SchemaRegistry:
         except Refusal as refusal:
             log.warning("the schema %d of the registry: %s: its messages are dead letters", number, refusal.reason)
         return unfit_schema(number, kind, text)
-
-    @staticmethod
-    def _refused(what: str, where: str) -> TerminalError:
-        next_step = "correct the connection's login, or have it granted the right to read schemas"
-        return TerminalError("ACCESS_DENIED", f"the schema registry: {what}", where=where, next_step=next_step)
 
     @staticmethod
     def _unreachable(what: str, where: str) -> TransientError:

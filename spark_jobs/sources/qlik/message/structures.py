@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -16,8 +17,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import SERVER_UNKNOWN, USED, Refusal, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import DataSchema, Field, data_schema
-from spark_jobs.sources.qlik.message.envelope import registry_id
-from spark_jobs.sources.qlik.message.tables import table_of_avro_name
+from spark_jobs.sources.qlik.message.envelope import registry_id, table_of_avro_schema
 from spark_jobs.sources.qlik.types import (
     LARGE_OBJECTS,
     is_longer_than_a_double,
@@ -260,16 +260,10 @@ def _judged(schema: SourceSchema, kind: str, text: str) -> Structure | Unfit:
         found = data_schema(text)
         return derived_structure("", schema.schema_id, found.table, schema.version, text)
     except Refusal as refusal:
-        return Unfit(f"{number}: {refusal.reason}", _named_by_task(text), refusal.code)
-
-
-def _named_by_task(text: str) -> str | None:
-    try:
-        schema = json.loads(text)
-        name = str(schema["name"])
-        return table_of_avro_name(name if "." in name else f"{schema.get('namespace', '')}.{name}")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+        table = None
+        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            table = table_of_avro_schema(json.loads(text))
+        return Unfit(f"{number}: {refusal.reason}", table, refusal.code)
 
 
 def registry_schema(number: int, table: str, version: int, avro: str) -> SourceSchema:
