@@ -23,7 +23,6 @@ _DEEPEST = 1
 """The maximum of backslashes before the quotes of an event's payload; values in its images have more."""
 _SOURCE = re.compile(rb'(?<!\\)(\\*)"event[sS]ource\1"' + _BLANK + rb":" + _BLANK + rb"\{")
 _ENVELOPE = re.compile(rb'"specversion\\*"')
-_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*( *\([0-9a-zA-Z, ]+\))?")
 _VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
 
 
@@ -142,47 +141,13 @@ def _of_avro(body: bytes) -> NamedTable | None:
     start = 0 if body[:1] == DATUM_START[:1] else body.find(DATUM_START)
     if start < 0 or body.find(DATUM_START, start + 1) >= 0:
         return None
-    reader = _Reader(body, start)
-    for _ in range(8):
-        if reader.take() is None:
-            return None
-    reader.number()
-    reader.at += 1
-    rest = reader.take(cut=True)
-    return None if rest is None else table_in_data(rest)
+    from spark_jobs.sources.ces import avro  # with fastavro, which no run over JSON needs
+
+    return table_in_data(avro.data_of_damaged(body[start:]))
 
 
 def _of_record(data: bytes) -> NamedTable | None:
-    reader = _Reader(data, 0)
-    texts = [reader.take() for _ in range(3)]
-    columns = reader.number()
-    texts += [reader.take(), reader.take()]
-    index = reader.number()
-    try:
-        db, schema, tbl, column, kind = (text.decode() for text in texts if text)
-    except ValueError:
-        return None
-    is_column = 0 < columns <= 1024 and 0 <= index < 1024 and _TYPE.fullmatch(kind)
-    return NamedTable(db, schema, tbl) if is_column and (db + schema + tbl + column).isprintable() else None
+    from spark_jobs.sources.ces import avro
 
-
-class _Reader:
-    def __init__(self, body: bytes, start: int) -> None:
-        self.body, self.at = body, start
-
-    def number(self) -> int:
-        value = shift = 0
-        while self.at < len(self.body) and shift < 64:
-            byte = self.body[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
-        return -1
-
-    def take(self, *, cut: bool = False) -> bytes | None:
-        length = self.number()
-        found = self.body[self.at : self.at + max(length, 0)]
-        self.at += max(length, 0)
-        return found if length >= 0 and (cut or len(found) == length) else None
+    names = avro.names_in_damaged(data)
+    return None if names is None else NamedTable(*names)
