@@ -23,7 +23,6 @@ _DEEPEST = 1
 """The maximum of backslashes before the quotes of an event's payload; values in its images have more."""
 _SOURCE = re.compile(rb'(?<!\\)(\\*)"event[sS]ource\1"' + _BLANK + rb":" + _BLANK + rb"\{")
 _ENVELOPE = re.compile(rb'"specversion\\*"')
-_VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
 
 
 class NamedTable(NamedTuple):
@@ -42,14 +41,6 @@ def table_in_body(body: bytes | None) -> NamedTable | None:
         return _of_json(body) or _of_text(body[:_MOST_BYTES]) or _of_avro(body)
     except (ValueError, RecursionError):
         return None
-
-
-def table_in_line(line: bytes | None) -> NamedTable | None:
-    """The only table named in a line of JSON that wraps a message as escaped string or base64; None if unknown."""
-    match = _VALUE.search(line or b"")
-    if match is None:
-        return _of_text((line or b"")[:_MOST_BYTES], deepest=3)
-    return table_in_body(base64.b64decode(match[1][: len(match[1]) // 4 * 4]))
 
 
 def table_in_data(data: object) -> NamedTable | None:
@@ -93,15 +84,15 @@ def _member(value: Any, name: str) -> Any:
     return found[0] if len(found) == 1 else None
 
 
-def _of_text(body: bytes, deepest: int = _DEEPEST) -> NamedTable | None:
-    found = _names(body, deepest)
+def _of_text(body: bytes) -> NamedTable | None:
+    found = _names(body)
     has_other = len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body))
     return found.pop() if found and len(found) == 1 and not has_other else None
 
 
-def _names(body: bytes, deepest: int = _DEEPEST) -> set[NamedTable] | None:
+def _names(body: bytes) -> set[NamedTable] | None:
     found: set[NamedTable] = set()
-    sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
+    sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= _DEEPEST]
     for number, source in enumerate(sources):
         escape, end = source[1], sources[number + 1].start() if number + 1 < len(sources) else len(body)
         columns = re.compile(re.escape(escape) + rb'"(?:cols|pkkey|transaction)' + re.escape(escape) + rb'"')
