@@ -82,7 +82,7 @@ def transport_of(mirror: Mirror) -> Transport:
 
             return LineFiles.of(mirror, source)
         case described.InTopics() as source:
-            from spark_jobs.sources.kafka.transport import KafkaTopics
+            from spark_jobs.sources.transports.topics import KafkaTopics
 
             return KafkaTopics.of(source)
         case described.ChangeTablesInFolder() as source:
