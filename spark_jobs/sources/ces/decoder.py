@@ -20,7 +20,7 @@ from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import Outcome, SourceTable, change, stale_key
 from spark_jobs.sources.ces.envelope import UNSPLIT, Data, Event, is_complete, read_data, read_event
-from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body, table_in_data
+from spark_jobs.sources.ces.unreadable import NamedTable, table_named_in
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
@@ -108,7 +108,7 @@ class CesDecoder(Decoder):
         try:
             event = self.read(body)
         except Refusal as refusal:
-            return self.placed(refused_row(message.origin, message.place, refusal, body), table_in_body(body))
+            return self.placed(refused_row(message.origin, message.place, refusal, body), table_named_in(body))
         if event.split is not UNSPLIT:
             whole = event.split.whole
             if whole is False or (whole is None and not is_complete(event.data)):
@@ -147,7 +147,7 @@ class CesDecoder(Decoder):
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
             source = None if data is None else data.eventsource
-            named = table_in_data(event.data) if source is None else NamedTable(source.db, source.schema, source.tbl)
+            named = table_named_in(event.data) if source is None else NamedTable(source.db, source.schema, source.tbl)
             return self.placed(row, named)
 
     def placed(self, letter: LogRow, named: NamedTable | None) -> Outcome:
@@ -281,7 +281,7 @@ def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) ->
 
 def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
     try:
-        return table_in_data(decoder.read(piece.raw).data)
+        return table_named_in(decoder.read(piece.raw).data)
     except Refusal:
         return None
 

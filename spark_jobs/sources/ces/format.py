@@ -14,7 +14,7 @@ from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.ces.changes import ColumnList, SourceTable
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
 from spark_jobs.sources.ces.envelope import Data, is_complete, read_data
-from spark_jobs.sources.ces.unreadable import table_in_data
+from spark_jobs.sources.ces.unreadable import table_named_in
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 
@@ -71,7 +71,7 @@ class CesFormat(Format):
             try:
                 event = decoder.read(message.body)
                 if event.split.whole is False or (event.split.whole is None and not is_complete(event.data)):
-                    named = table_in_data(event.data)
+                    named = table_named_in(event.data)
                     if named is not None and self.settings.database in (None, named.db):
                         yield Announced(named.schema, named.tbl, sender=named.db or "")
                     continue
