@@ -38,30 +38,24 @@ from spark_jobs.sources.contract.decoded import (
 )
 from spark_jobs.sources.sql_server.types import BinaryText
 
-
-class CesSettings(NamedTuple):
-    """Settings of the decoder of change events.
-
-    Only events of *database* are read; events of other databases are ignored (C-12). *binary* is the encoding of
-    binary values. A message longer than *max_message_bytes*, or a joined event longer than *max_event_bytes*, becomes
-    a dead letter (C-50, C-56).
-    """
-
-    database: str | None = None
-    binary: BinaryText = "hex"
-    max_message_bytes: int = 16 * 2**20
-    max_event_bytes: int = 256 * 2**20
-
-
-DEFAULT_SETTINGS = CesSettings()
+MAX_MESSAGE_BYTES = 16 * 2**20
+"""A longer message becomes a dead letter (C-50)."""
+MAX_EVENT_BYTES = 256 * 2**20
+"""An event whose pieces together are longer becomes a dead letter (C-56)."""
 
 
 class CesDecoder(Decoder):
-    """Decodes change events in JSON and Avro, in all three generations of the format, and joins split events."""
+    """Decodes change events in JSON and Avro, in all three generations of the format, and joins split events.
 
-    def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
-        self.settings = settings
-        self._tables = {source: SourceTable(table, settings.binary) for source, table in tables.items()}
+    Only events of *database* are read, if it is given; events of other databases are ignored (C-12). *binary* is the
+    encoding of binary values.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, MirroredTable], database: str | None = None, binary: BinaryText = "hex"
+    ) -> None:
+        self._database = database
+        self._tables = {source: SourceTable(table, binary) for source, table in tables.items()}
         self._names = TableNames(tables)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
@@ -118,8 +112,8 @@ class CesDecoder(Decoder):
     def read(self, body: bytes | None) -> Event:
         if body is None:
             raise Refusal("BODY_MISSING", "the message has no body")
-        if len(body) > self.settings.max_message_bytes:
-            raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {self.settings.max_message_bytes}")
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {MAX_MESSAGE_BYTES}")
         return read_event(body)
 
     def decode_event(self, event: Event, origin: str, place: int, raw: bytes | None) -> Outcome:
@@ -158,7 +152,7 @@ class CesDecoder(Decoder):
         """
         if named is None or not (named.schema and named.tbl):
             return Outcome((letter,))
-        database = (self.settings.database or "").casefold()
+        database = (self._database or "").casefold()
         if database and named.db and named.db.casefold() != database:
             return Outcome((), foreign=f"{named.db}.{named.schema}.{named.tbl}", at=letter.pos or "")
         name = f"{named.schema}.{named.tbl}"
@@ -171,7 +165,7 @@ class CesDecoder(Decoder):
         """The name of an event's table that is not mirrored; with its database if the mirror reads another database."""
         source = data.eventsource
         name = f"{source.schema}.{source.tbl}"
-        return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
+        return name if self._database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
         """The mirrored table of an event; None if the event's table is not mirrored.
@@ -182,7 +176,7 @@ class CesDecoder(Decoder):
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
             raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")
-        name, database = f"{source.schema}.{source.tbl}", self.settings.database
+        name, database = f"{source.schema}.{source.tbl}", self._database
         if database is not None and source.db != database:
             if source.db.casefold() != database.casefold() or self._names.meant_by(name) is None:
                 return None
@@ -248,9 +242,9 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
         return _refused(pieces, refusal, decoder)
     if isinstance(run, str):
         return Waiting(run)
-    size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
-    if size > limit:
-        reason = f"{size} bytes in {len(run)} pieces exceed {limit}"
+    size = sum(len(piece.row.raw or b"") for piece in run)
+    if size > MAX_EVENT_BYTES:
+        reason = f"{size} bytes in {len(run)} pieces exceed {MAX_EVENT_BYTES}"
         return _refused(pieces, Refusal("MESSAGE_INVALID", reason), decoder)
     last = run[-1]
     try:

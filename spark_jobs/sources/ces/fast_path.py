@@ -173,7 +173,6 @@ class FastCes:
 
     def __init__(self, decoder: CesDecoder) -> None:
         self._decoder = decoder
-        self._longest = min(_LONGEST, decoder.settings.max_message_bytes)
         self._lists: dict[bytes, list[tuple[bytes, _Taker]]] = {}
         self._room = _MOST_LISTS
         self._known: list[_KnownList] = []
@@ -185,7 +184,7 @@ class FastCes:
         foreign: list[int] = []
         names_of_foreign, foreign_up_to = Counter[str](), dict[str, bytes]()
         content, lists, read_head = block.content, self._lists, HEAD.match
-        lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= self._longest))
+        lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= _LONGEST))
         starts, ends = block.starts[lines].tolist(), block.ends[lines].tolist()
         for line, start, end in zip(lines.tolist(), starts, ends, strict=True):
             head = read_head(content, start, end)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.ces.changes import ColumnList, SourceTable
-from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
+from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.ces.envelope import Data, is_complete, read_data
 from spark_jobs.sources.ces.unreadable import table_named_in
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
+from spark_jobs.sources.sql_server.types import BinaryText
 
 if TYPE_CHECKING:
     from open_mirroring.config import Mirror
@@ -41,29 +42,30 @@ class CesFormat(Format):
     renames_columns: ClassVar[bool] = False
     """Renaming is not possible while a table is streamed (C-74)."""
     work_per_byte: ClassVar[float] = 0.25
-    settings: CesSettings = DEFAULT_SETTINGS
+    database: str | None = None
+    binary: BinaryText = "hex"
     partitions: int = 0
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeEvents) -> CesFormat:
-        settings = CesSettings(database=source.database, binary=source.binary)
-        return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
+        partitions = source.ordered_partitions if mirror.consistency == "transaction" else 0
+        return cls(source.database, source.binary, partitions)
 
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> CesDecoder:
-        return CesDecoder(tables, self.settings)
+        return CesDecoder(tables, self.database, self.binary)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastCes:
         from spark_jobs.sources.ces.fast_path import FastCes
 
-        return FastCes(CesDecoder(tables, self.settings))
+        return FastCes(self.decoder(tables))
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
         """Finds the tables in messages; unreadable messages are skipped.
 
         Of a split event only the first piece contains the table, and only the table's name.
         """
-        decoder = CesDecoder({}, self.settings)
-        lists = SourceTable(MirroredTable("", ()), self.settings.binary)
+        decoder = CesDecoder({})
+        lists = SourceTable(MirroredTable("", ()), self.binary)
         partial, whole = set[Announced](), set[Announced]()
         for message in messages:
             if isinstance(message, Damage):
@@ -72,12 +74,12 @@ class CesFormat(Format):
                 event = decoder.read(message.body)
                 if event.split.whole is False or (event.split.whole is None and not is_complete(event.data)):
                     named = table_named_in(event.data)
-                    if named is not None and self.settings.database in (None, named.db):
+                    if named is not None and self.database in (None, named.db):
                         yield Announced(named.schema, named.tbl, sender=named.db or "")
                     continue
                 data = read_data(event.data)
                 source = data.eventsource
-                if self.settings.database not in (None, source.db):
+                if self.database not in (None, source.db):
                     continue
                 columns = lists.columns(bytes(source.cols))
                 is_partial, notes = _update(data, columns) if event.operation == "UPD" else (None, ())

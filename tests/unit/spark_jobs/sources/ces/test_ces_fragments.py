@@ -10,6 +10,7 @@ import pytest
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
+from spark_jobs.sources.ces import decoder as ces_decoder
 from spark_jobs.sources.ces.changes import Outcome
 from spark_jobs.sources.ces.decoder import join
 from spark_jobs.sources.ces.format import CesFormat
@@ -167,8 +168,9 @@ def test_a_joined_event_of_another_table_leaves_no_row() -> None:
     )
 
 
-def test_an_event_beyond_the_limit_is_refused_c56() -> None:
-    found = join(pieces_of(split(WHOLE, [10])), decoder(max_event_bytes=100))
+def test_an_event_beyond_the_limit_is_refused_c56(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ces_decoder, "MAX_EVENT_BYTES", 100)
+    found = join(pieces_of(split(WHOLE, [10])), decoder())
     assert isinstance(found, Unjoinable)
     assert found.row.code == "MESSAGE_INVALID"
 
