@@ -240,7 +240,10 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
             raise Refusal("ROW_INVALID", "an INS with an old row", key)
         _refuse_another_row(data, columns, image)
         return Outcome((_row(at, INSERT, key, row=row),))
-    old = _old_image(columns, images.old, key)
+    try:
+        old = columns.read(images.old or "{}")[0]
+    except Refusal as refusal:
+        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
     _refuse_another_row(data, columns, image, old)
     whole = _is_complete(data, table, columns, old, image)
     unsent = [name for name in absent if not _is_null(name, columns, old, whole)]
@@ -269,7 +272,7 @@ def _row(at: LogRow, op: str, key: str | None, **values: Any) -> LogRow:
 
 
 def _deletion(at: LogRow, data: Data, table: SourceTable, columns: ColumnList, old: str | None) -> LogRow:
-    image, text = ({}, None) if old is None or _is_empty(old) else columns.read(old)
+    image, text = columns.read(old or "{}")
     before = (text or columns.write_old(image)) if image else None
     # A source may leave old values out; the primary key is always included (C-71).
     if table.key_names <= image.keys():
@@ -287,15 +290,6 @@ def _deletion(at: LogRow, data: Data, table: SourceTable, columns: ColumnList, o
     return _row(at, DELETE, encode_key(texts) if texts else None, before=before)
 
 
-def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
-    if text is None or _is_empty(text):
-        return {}
-    try:
-        return columns.read(text)[0]
-    except Refusal as refusal:
-        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
-
-
 def _old_key(
     data: Data, columns: ColumnList, table: SourceTable, old: Image, image: Image, texts: list[str], key: str
 ) -> list[str]:
@@ -306,7 +300,7 @@ def _old_key(
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
-        if not (is_promised or _announces(data, table, columns, image, texts)):
+        if not (is_promised or _announces(data, columns, texts)):
             raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
         if table.key_names.isdisjoint(old):
             return texts
@@ -340,13 +334,8 @@ def _key_columns(data: Data) -> set[str]:
     return {part.columnname for part in data.eventsource.pkkey or ()}
 
 
-def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
-    """Whether ``pkkey`` contains every key column with the key *texts*, which are those of *image*."""
-    parts = data.eventsource.pkkey or ()
-    if not table.key_names <= {part.columnname for part in parts}:
-        return False
-    if len(parts) == 1 and parts[0].value == image.get(table.key[0]):
-        return True
+def _announces(data: Data, columns: ColumnList, texts: list[str]) -> bool:
+    """Whether ``pkkey`` contains every key column with the key *texts*."""
     try:
         return columns.key_texts(_announced(data, columns)) == texts
     except Refusal:

@@ -274,14 +274,12 @@ def _span(path: Place, size: int) -> Span | None:
             return None
         file.seek(0)
         header = file.read(header_end)
-        ends = [_records(file, header, *block) for block in (blocks[0], blocks[-1])]
-    first, last = ends[0][0]["SequenceNumber"], ends[1][-1]["SequenceNumber"]
+        ends: list[Any] = []
+        for start, end in (blocks[0], blocks[-1]):
+            file.seek(start)
+            ends += fastavro.reader(io.BytesIO(header + file.read(end - start)))
+    first, last = ends[0]["SequenceNumber"], ends[-1]["SequenceNumber"]
     return Span(first, last, last - first + 1 == records)
-
-
-def _records(file: IO[bytes], header: bytes, start: int, end: int) -> list[Any]:
-    file.seek(start)
-    return list(fastavro.reader(io.BytesIO(header + file.read(end - start))))
 
 
 def _read_long(file: IO[bytes]) -> int:

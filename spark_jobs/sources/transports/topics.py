@@ -103,10 +103,6 @@ class KafkaTopics(MessageTransport):
         ranges += [BoundRange(name, 0, 0) for name in identities if name not in bound]
         return Found(sorted(ranges), [])
 
-    def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """The current end of each partition, without the limit of one run."""
-        return {one.name: one.end for one in self.unlimited().find(spark, bound).ranges}
-
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> KafkaTopics:
@@ -257,7 +253,11 @@ class _Reading:
             for message in batch:
                 error, offset = message.error(), cast(int, message.offset())
                 if error is not None:
-                    self._take(error, offset)
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        self._position = max(self._position, offset)
+                    elif not self._broker.passes(error):
+                        self._explain()
+                        self._broker.fail(error, self._where)
                     continue
                 if offset >= end:
                     self._position = end
@@ -273,14 +273,6 @@ class _Reading:
             elif time.monotonic() > patience:
                 self._explain()
                 self._broker.unreachable(f"{self._where}, after {self._position}")
-
-    def _take(self, error: KafkaError, offset: int) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            self._position = max(self._position, offset)
-            return
-        if not self._broker.passes(error):
-            self._explain()
-            self._broker.fail(error, self._where)
 
     def _explain(self) -> None:
         name, _, partition = self._bound.name.rpartition("/")
