@@ -141,7 +141,7 @@ class CesDecoder(Decoder):
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
             source = None if data is None else data.eventsource
-            named = table_named_in(event.data) if source is None else NamedTable(source.db, source.schema, source.tbl)
+            named = table_named_in(raw) if source is None else NamedTable(source.db, source.schema, source.tbl)
             return self.placed(row, named)
 
     def placed(self, letter: LogRow, named: NamedTable | None) -> Outcome:
@@ -264,20 +264,13 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
-    named = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
+    named = {found for piece in pieces if (found := table_named_in(piece.raw)) is not None}
     # One row for the complete group, at the coordinates of its first piece; the log has the others unchanged.
     first = min(pieces, key=lambda row: (row.origin, row.place))
     letter = refused_row(first.origin, first.place, refusal, first.raw)._replace(reason=refusal.reason)
     letter = letter._replace(epoch=first.epoch, pos=first.pos, fragment_of=first.fragment_of)
     outcome = decoder.placed(letter, named.pop() if len(named) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else outcome
-
-
-def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
-    try:
-        return table_named_in(decoder.read(piece.raw).data)
-    except Refusal:
-        return None
 
 
 def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:

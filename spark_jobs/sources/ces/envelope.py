@@ -181,14 +181,10 @@ _decode_data = msgspec.json.Decoder(Data).decode
 
 def read_event(body: bytes) -> Event:
     """Reads the envelope of one message, JSON or Avro. Raises a Refusal if the message is not a change event."""
-    if body[:1] == b"{":
-        return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
         raise Refusal("BODY_MISSING", "the message is empty")
     is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(AVRO_CONTAINER))
-    if is_text:
-        return _event(_read_json(body), is_avro=False)
-    return _avro_event(body)
+    return _event(_read_json(body), is_avro=False) if is_text else _avro_event(body)
 
 
 def _read_json(body: bytes) -> _Envelope:

@@ -73,7 +73,7 @@ class CesFormat(Format):
             try:
                 event = decoder.read(message.body)
                 if event.split.whole is False or (event.split.whole is None and not is_complete(event.data)):
-                    named = table_named_in(event.data)
+                    named = table_named_in(message.body)
                     if named is not None and self.database in (None, named.db):
                         yield Announced(named.schema, named.tbl, sender=named.db or "")
                     continue

@@ -29,37 +29,28 @@ class NamedTable(NamedTuple):
     tbl: str
 
 
-def table_named_in(content: object) -> NamedTable | None:
-    """The only table that a text names: a message, or the member ``data`` of an event or of its first piece.
+def table_named_in(message: bytes | None) -> NamedTable | None:
+    """The table that the text of a message names.
 
-    None if *content* names no table or more than one, as the later pieces of a split event and records of Avro do.
+    None if the text names no table, as in the later pieces of a split event and in Avro records, or contains more than
+    one event.
     """
-    text = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    if not isinstance(text, bytes):
-        return None
-    body = text[:_MOST_BYTES]
-    found = _names(body)
-    has_other = len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body))
-    return found.pop() if found and len(found) == 1 and not has_other else None
-
-
-def _names(body: bytes) -> set[NamedTable] | None:
-    found: set[NamedTable] = set()
+    body = (message or b"")[:_MOST_BYTES]
     sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= _DEEPEST]
-    for number, source in enumerate(sources):
-        escape, end = source[1], sources[number + 1].start() if number + 1 < len(sources) else len(body)
-        columns = re.compile(re.escape(escape) + rb'"(?:cols|pkkey|transaction)' + re.escape(escape) + rb'"')
-        stop = columns.search(body, source.end(), end)
-        names = {name: _values(body, name, escape, source.end(), end) for name in (b"db", b"schema", b"tbl")}
-        if stop is not None:
-            # Columns and keys contain names and values of their own, so only what precedes them counts, if it is
-            # complete.
-            before = {name: _values(body, name, escape, source.end(), stop.start()) for name in names}
-            names = before if before[b"schema"] and before[b"tbl"] else names
-        if len(names[b"schema"]) != 1 or len(names[b"tbl"]) != 1 or len(names[b"db"]) > 1:
-            return None
-        found.add(NamedTable(next(iter(names[b"db"]), None), names[b"schema"].pop(), names[b"tbl"].pop()))
-    return found
+    if len(sources) != 1 or len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body)):
+        return None
+    escape, start = sources[0][1], sources[0].end()
+    # Columns and keys contain names and values of their own, so only what precedes them counts, if it is complete.
+    columns = re.compile(re.escape(escape) + rb'"(?:cols|pkkey|transaction)' + re.escape(escape) + rb'"')
+    stop = columns.search(body, start)
+    parts = (b"db", b"schema", b"tbl")
+    end = len(body) if stop is None else stop.start()
+    db, schema, tbl = (_values(body, part, escape, start, end) for part in parts)
+    if not (schema and tbl):
+        db, schema, tbl = (_values(body, part, escape, start, len(body)) for part in parts)
+    if len(schema) != 1 or len(tbl) != 1 or len(db) > 1:
+        return None
+    return NamedTable(next(iter(db), None), schema.pop(), tbl.pop())
 
 
 def _values(body: bytes, name: bytes, escape: bytes, start: int, end: int) -> set[str]:

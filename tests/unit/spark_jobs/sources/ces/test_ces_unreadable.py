@@ -36,7 +36,6 @@ def unreadable(**where: str) -> list[tuple[str, bytes]]:
         ("no pkkey", event(replaced={"data": json.dumps(no_key)}, **where)),
         ("no pkkey, in the case of the prose", event(replaced={"data": json.dumps(prose)}, **where)),
         ("cut data", event(replaced={"data": data[:-20]}, **where)),
-        ("twice in a line", whole + whole),
         ("doubled quotes", whole.replace(b'"INS"', b'""INS""')),
         ("json in avro, cut", avro(ces_avro.CHANGE_EVENT, envelope("INS", data.encode()))[:-20]),
     ]  # fmt: skip
