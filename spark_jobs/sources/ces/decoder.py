@@ -20,7 +20,7 @@ from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import Outcome, SourceTable, change, stale_key
 from spark_jobs.sources.ces.envelope import UNSPLIT, Data, Event, is_complete, read_data, read_event
-from spark_jobs.sources.ces.unreadable import NamedTable, table_named_in
+from spark_jobs.sources.ces.unreadable import NamedTable, table_in_line, table_named_in
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
@@ -64,7 +64,7 @@ class CesDecoder(Decoder):
         kinds = Counter[str]()
         senders, without_old_key = set[Sender](), set[str]()
         for message in messages:
-            outcome = Outcome((damaged_row(message),)) if isinstance(message, Damage) else self._message(message)
+            outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
             found = outcome.rows
             kind = found[0].kind if found else ""
             kinds[kind] += 1
@@ -96,6 +96,11 @@ class CesDecoder(Decoder):
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), self)
         return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
+
+    def _damage(self, damage: Damage) -> Outcome:
+        """The dead letter of damaged bytes. One line may still contain its table; bytes of several messages cannot."""
+        named = table_in_line(damage.raw) if damage.code == "FORMAT_UNSUPPORTED" else None
+        return self.placed(damaged_row(damage), named)
 
     def _message(self, message: RawMessage) -> Outcome:
         body = message.body

@@ -7,6 +7,7 @@ is not an event, and in cut or altered JSON. A name counts only if the text cont
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from typing import NamedTuple
@@ -19,6 +20,7 @@ _DEEPEST = 1
 """The maximum of backslashes before the quotes of an event's payload; values in its images have more."""
 _SOURCE = re.compile(rb'(?<!\\)(\\*)"event[sS]ource\1"' + _BLANK + rb":" + _BLANK + rb"\{")
 _ENVELOPE = re.compile(rb'"specversion\\*"')
+_VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
 
 
 class NamedTable(NamedTuple):
@@ -29,14 +31,22 @@ class NamedTable(NamedTuple):
     tbl: str
 
 
-def table_named_in(message: bytes | None) -> NamedTable | None:
+def table_in_line(line: bytes | None) -> NamedTable | None:
+    """The table named in a line of JSON that wraps a message as escaped text or base64; None if unknown."""
+    match = _VALUE.search(line or b"")
+    if match is None:
+        return table_named_in(line, deepest=3)
+    return table_named_in(base64.b64decode(match[1][: len(match[1]) // 4 * 4]))
+
+
+def table_named_in(message: bytes | None, deepest: int = _DEEPEST) -> NamedTable | None:
     """The table that the text of a message names.
 
     None if the text names no table, as in the later pieces of a split event and in Avro records, or contains more than
     one event.
     """
     body = (message or b"")[:_MOST_BYTES]
-    sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= _DEEPEST]
+    sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
     if len(sources) != 1 or len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body)):
         return None
     escape, start = sources[0][1], sources[0].end()

@@ -13,8 +13,8 @@ import pytest
 from spark_jobs.changelog.schema import REJECTED
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.unreadable import NamedTable, table_named_in
-from spark_jobs.sources.contract.decoded import Dispositions
-from tests.ces_messages import GUID, ORDERS, ROW, avro, avro_event, decode, envelope, event, payload
+from spark_jobs.sources.contract.decoded import Damage, Dispositions
+from tests.ces_messages import GUID, ORDERS, ROW, avro, avro_event, decode, decoder, envelope, event, payload
 from tests.noted_facts import ignored
 
 
@@ -101,6 +101,18 @@ def test_a_database_in_another_case_may_be_the_one_that_is_read_g13() -> None:
 def test_hostile_names_are_read_as_they_are() -> None:
     for name in ('a"b', "a\\b", "a\nb", "größe", "[x]", "😀"):
         assert table_named_in(event(tbl=name, replaced={"type": "x"})) == NamedTable("shop", "dbo", name)
+
+
+def test_a_line_without_its_wrapper_shows_its_table() -> None:
+    """A block of damaged bytes may hold any number of messages, and tells none."""
+    whole = json.dumps({"topic": "t", "value": base64.b64encode(event(tbl="items")).decode()}).encode()
+    text = json.dumps({"topic": "t", "value": event().decode()}).encode()
+    raws = [whole[:-100], text[:-100], text[:60]]
+    found = decoder().decode([Damage("a", at, "FORMAT_UNSUPPORTED", "cut", raw) for at, raw in enumerate(raws)])
+    assert [(row.place, row.tbl) for row in found.rows] == [(1, "dbo.orders"), (2, None)]
+    assert (found.counts, ignored(found.facts)) == (Dispositions(3, 0, 0, 0, 1, 2), {"dbo.items": 1})
+    (row,) = decoder().decode([Damage("a", 0, "FILE_DAMAGED", "cut", text[:-100])]).rows
+    assert row.tbl is None
 
 
 def container(schema: Any, *records: Any) -> bytes:
