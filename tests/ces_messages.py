@@ -12,7 +12,7 @@ import fastavro
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings
+from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.contract.decoded import Decoded, MirroredTable
 
 GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
@@ -132,7 +132,7 @@ def split(message: bytes, cuts: Sequence[int], base: int = 0) -> list[bytes]:
 
 
 def decoder(*tables: MirroredTable, **settings: Any) -> CesDecoder:
-    return CesDecoder({table.source: table for table in tables or (ORDERS,)}, CesSettings(**settings))
+    return CesDecoder({table.source: table for table in tables or (ORDERS,)}, **settings)
 
 
 def decode(*bodies: bytes | None, tables: Sequence[MirroredTable] = (ORDERS,), **settings: Any) -> Decoded:

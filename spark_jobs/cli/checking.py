@@ -74,9 +74,9 @@ def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
     """How the source sends key changes, as text, and warnings about its set-up."""
     if not mirror.source.is_surveyed:
         return "", []
-    from spark_jobs.sources import registry, source_survey  # loads Spark's Python, which is slow
+    from spark_jobs.sources import registry  # loads Spark's Python, which is slow
 
-    return registry.format_of(mirror).key_changes, source_survey.warnings(mirror)
+    return registry.format_of(mirror).key_changes, registry.survey_warnings(mirror)
 
 
 def problems_of(mirror: Mirror) -> list[Problem]:
@@ -84,7 +84,7 @@ def problems_of(mirror: Mirror) -> list[Problem]:
     found = check_mirror(mirror)
     found += check_landing_zone(mirror)
     if mirror.structures:
-        from spark_jobs.sources.source_survey import check_structures  # loads Spark's Python
+        from spark_jobs.sources.registry import check_structures  # loads Spark's Python
 
         found += check_structures(mirror)
     if all(problem.path != "ledger" for problem in found):

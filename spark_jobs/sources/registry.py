@@ -1,7 +1,7 @@
-"""Creates the format and transport for the source in a mirror file; the only module that knows all sources.
+"""Creates the format and transport for the source in a mirror file, and checks what is missing at the source.
 
-The code of a source is imported only when a mirror file uses the source. An installed package can add a source by an
-entry point.
+This is the only module that knows all sources. The code of a source is imported only when a mirror file uses the
+source. An installed package can add a source by an entry point.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from open_mirroring.changes.manifest import AnnouncedSchema
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config import source as described
 from open_mirroring.config.connections import resolve
+from open_mirroring.config.problems import Problem
+from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.protocols.table_losses import CONTROL_TABLE_UNREAD, NOT_SEEN, SETUP_INCOMPLETE
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
-from spark_jobs.sources.contract.source import Format, SchemaLookup, Transport
+from spark_jobs.sources.contract.source import Format, SchemaLookup, Survey, Transport
 
 
 class MirrorSource(NamedTuple):
@@ -82,7 +85,7 @@ def transport_of(mirror: Mirror) -> Transport:
 
             return LineFiles.of(mirror, source)
         case described.InTopics() as source:
-            from spark_jobs.sources.kafka.transport import KafkaTopics
+            from spark_jobs.sources.transports.topics import KafkaTopics
 
             return KafkaTopics.of(source)
         case described.ChangeTablesInFolder() as source:
@@ -115,3 +118,54 @@ def format_of(mirror: Mirror) -> Format:
 
             registered: Format = entry_points(group=described.FORMATS)[source.format].load()()
             return registered
+
+
+def unread_topics(source: described.AnySource, named: Mapping[str, str]) -> dict[str, str]:
+    """A message for each table whose own topic is not under ``source.topics`` in the mirror file.
+
+    *named* maps tables to their topics.
+    """
+    topics = source.topics if isinstance(source, described.InTopics) else named.values()
+    missing = {table: topic for table, topic in named.items() if topic not in topics}
+    return {table: f"its topic {topic!r} is none of `source.topics`" for table, topic in missing.items()}
+
+
+def survey_warnings(mirror: Mirror) -> list[Problem]:
+    """The warnings about a mirror's source before the first run.
+
+    They are ``NOT_SEEN``, ``SETUP_INCOMPLETE`` and ``CONTROL_TABLE_UNREAD``. A database that only Spark can read, or
+    that does not answer, is not checked.
+    """
+    try:
+        survey = transport_of(mirror).survey()
+    except MirroringError:
+        survey = Survey()  # what is wrong with the source itself is said by others
+    named = {".".join(table.source_name): table.topic for table in mirror.tables if table.topic is not None}
+    unseen = {**survey.unseen, **unread_topics(mirror.source, named)}
+    found: list[Problem] = []
+    paired = isinstance(mirror.source, described.ChangeTables) and mirror.source.before_images
+    for place, table in mirror.placed_tables:
+        name = ".".join(table.source_name)
+        if name in unseen:
+            next_step = "fix `source` or `change_table` if the source spells them otherwise; else it will come"
+            found.append(mirror.problem((*place, "source"), NOT_SEEN, unseen[name], next_step))
+        if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
+            what = "its change table has no change mask: an update without before image stops it"
+            next_step = "have the task store before images and set `before_images: true`, or select change_mask; or "
+            next_step += "set `keys_never_change: true`"
+            found.append(mirror.problem((*place, "key"), SETUP_INCOMPLETE, what, next_step))
+    for setting, what in survey.settings.items():
+        next_step = "correct it, or grant the login SELECT on the tables: otherwise suspended tables are not reported"
+        found.append(mirror.problem(("source", setting), CONTROL_TABLE_UNREAD, what, next_step))
+    return found
+
+
+def check_structures(mirror: Mirror) -> list[Problem]:
+    """Mistakes in the table structures under `structures` in a mirror file."""
+    from spark_jobs.sources.qlik.message.given_structures import given_structures
+
+    try:
+        given_structures(mirror)
+    except TerminalError as error:
+        return [mirror.problem_of(("structures",), error)]
+    return []

@@ -25,8 +25,7 @@ from open_mirroring.config.connections import resolve
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.source_places.kafka_client import place_of
 from spark_jobs.cli.command_line import main
-from spark_jobs.sources.kafka.reader import read_range
-from spark_jobs.sources.kafka.transport import KafkaTopics
+from spark_jobs.sources.transports.topics import KafkaTopics, read_range
 from tests.ces_messages import event
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import in_order

@@ -21,8 +21,7 @@ from open_mirroring.config.connections import resolve
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.source_places.kafka_client import KafkaPlace, place_of
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.kafka.reader import read_range
-from spark_jobs.sources.kafka.transport import KafkaTopics, expecting
+from spark_jobs.sources.transports.topics import KafkaTopics, expecting, read_range
 from tests.kafka_broker import KafkaBroker, write_certificate
 
 TOPICS = (f"topic-{n}" for n in count(1))

@@ -81,7 +81,7 @@ def reading_that_kills(read: Callable[..., Any], victim: int, after: int) -> Cal
     """As *read*, but the first worker that has consumed so many messages kills a process, in mid-read."""
 
     def killing(source: Any, task: Any) -> Any:
-        import spark_jobs.sources.kafka.transport as module
+        import spark_jobs.sources.transports.topics as module
 
         plain = module.read_range
 
@@ -105,7 +105,7 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
 ) -> None:
     """I28, D2 to D4: transient; the batch stays bound, the next tick reads the same ranges and finishes."""
     import spark_jobs.extract.batch_writing
-    import spark_jobs.sources.kafka.transport
+    import spark_jobs.sources.transports.topics
 
     pipeline, name = over_kafka(tmp_path, spark, topic), "x" * 4_000
     publish(kafka, topic, range(1, 5), "first")
@@ -113,12 +113,12 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
     # Far more than the client takes ahead.
     publish(kafka, topic, range(5, 1_205), name)
     kafka.publish(topic, [(0, None, ordered(2_000, "Ada", "clean"))])
-    place_of = spark_jobs.sources.kafka.transport.place_of
+    place_of = spark_jobs.sources.transports.topics.place_of
     with monkeypatch.context() as patch:
         read = reading_that_kills(spark_jobs.extract.batch_writing.read, kafka.pid, after=20)
         patch.setattr("spark_jobs.extract.batch_writing.read", read)
         patch.setattr(
-            "spark_jobs.sources.kafka.transport.place_of",
+            "spark_jobs.sources.transports.topics.place_of",
             lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
         )
         error = failed("UNREACHABLE", pipeline.extract, TransientError)
@@ -129,7 +129,7 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
         assert pipeline.mirrored("dbo", "orders"), "what was published stays"
         patch.undo()
         patch.setattr(
-            "spark_jobs.sources.kafka.transport.place_of",
+            "spark_jobs.sources.transports.topics.place_of",
             lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
         )
         patch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())

@@ -376,12 +376,18 @@ def test_a_capture_file_of_any_codec_is_read(tmp_path: Path, codec: str) -> None
 def _containers() -> dict[str, Callable[[Path, bytes], Any]]:
     from spark_jobs.sources.ces.avro import read_container
     from spark_jobs.sources.qlik.message.avro import read_container as read_message
-    from spark_jobs.sources.transports.capture import has_numbers
+    from spark_jobs.sources.transports.capture import holes
     from spark_jobs.sources.transports.source_files import SourceFile
+
+    def looked_for_holes(folder: Path, content: bytes) -> Any:
+        name = "0/2026/01/01/00/00/00.avro"
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(content)
+        return holes(folder, [SourceFile.of(folder / name, name)], {})
 
     return {
         "capture": lambda folder, content: list(capture.read_capture(folder, "1.avro", len(content))),
-        "holes": lambda folder, _: has_numbers(folder, SourceFile.of(folder / "1.avro", "1.avro")),
+        "holes": looked_for_holes,
         "event": lambda _, content: read_container(content),
         "message": lambda _, content: read_message(content),
     }

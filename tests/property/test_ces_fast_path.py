@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.facts.kind import merged
 from spark_jobs.changelog.schema import LogRow, RawMessage
-from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings
+from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
@@ -173,8 +173,8 @@ def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     return len(lines)
 
 
-def pair(**limits: int) -> tuple[FastCes, CesDecoder]:
-    exact = CesDecoder(TABLES, CesSettings()._replace(**limits))
+def pair() -> tuple[FastCes, CesDecoder]:
+    exact = CesDecoder(TABLES)
     return FastCes(exact), exact
 
 
@@ -239,8 +239,6 @@ def test_sure_messages_are_taken_and_others_left() -> None:
         taker, exact = pair()
         good = _compact(taken[5])
         assert assert_equal(taker, exact, block_of([good, good.replace(found, put)])) == 1, put
-    taker, exact = pair(max_message_bytes=400)
-    assert assert_equal(taker, exact, block_of([_compact(taken[0])])) == 0
 
 
 def test_lists_that_begin_alike_are_distinguished() -> None:

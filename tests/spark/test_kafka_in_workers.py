@@ -11,8 +11,7 @@ from open_mirroring.config.connections import resolve
 from open_mirroring.errors import TerminalError
 from open_mirroring.source_places.kafka_client import place_of
 from spark_jobs.runtime.tasks import run_job
-from spark_jobs.sources.kafka.reader import read_range
-from spark_jobs.sources.kafka.transport import KafkaTopics, expecting
+from spark_jobs.sources.transports.topics import KafkaTopics, expecting, read_range
 from tests.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from typing import Any
 
 import fastavro
 
-from spark_jobs.sources.ces.unreadable import DATUM_START
 from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 
+_DATUM_START = b"\x061.0"
+"""The first bytes of a bare ``ChangeEvent``: the string "1.0" with its length."""
 _SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
 _LSN = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}")
 _TIME = re.compile(
@@ -83,7 +84,7 @@ def unframed(body: bytes) -> bytes:
         return body
     for mark, header, name in ((_SINGLE_OBJECT, 10, "single-object"), (_CONFLUENT, 5, "schema registry")):
         if body.startswith(mark):
-            if body.startswith(DATUM_START, header):
+            if body.startswith(_DATUM_START, header):
                 return body[header:]
             raise Refusal("MESSAGE_INVALID", f"an Avro {name} frame without a change event behind it")
     raise Refusal("MESSAGE_INVALID", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")

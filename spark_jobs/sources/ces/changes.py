@@ -18,12 +18,7 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow, image_mark
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
-from spark_jobs.sources.contract.json_numbers import (
-    DOUBLE_DIGITS,
-    JsonNumber,
-    may_be_rounded,
-    rounded,
-)
+from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS, JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, is_large, read_any
 from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_unfilled
@@ -92,11 +87,20 @@ class ColumnList(RowColumns):
 
     def _exact_image(self, text: str) -> Image:
         """An image that is not plain. A number that may have lost digits in transit is not a value (G-112)."""
-        image = _exact_image(text)
-        for name, value in image.items():
+        try:
+            parsed = _decode_plain(text)
+        except (ValueError, RecursionError) as error:
+            raise Refusal("ROW_INVALID", f"a row is no JSON object of plain values: {error}") from error
+        image: Image = {}
+        for name, value in parsed.items():
+            if isinstance(value, int):
+                value = json.dumps(value)
+            if value is not None and not isinstance(value, str):
+                raise Refusal("ROW_INVALID", f"the value of {shown(name)} is no plain value")
             if name in self._exact and may_be_rounded(value):
                 raise Refusal("ROW_INVALID", rounded(shown(name), value))
-        return {name: None if value is None else str(value) for name, value in image.items()}
+            image[name] = None if value is None else str(value)
+        return image
 
     def absent_from(self, image: Image) -> tuple[str, ...]:
         """The mirrored columns that are missing in *image*; a column with the value NULL is not missing."""
@@ -142,21 +146,6 @@ class ColumnList(RowColumns):
         return _encode({name: image.get(name) for name in names}).decode()
 
 
-def _exact_image(text: str) -> Image:
-    try:
-        parsed = _decode_plain(text)
-    except (ValueError, RecursionError) as error:
-        raise Refusal("ROW_INVALID", f"a row is no JSON object of plain values: {error}") from error
-    image: Image = {}
-    for name, value in parsed.items():
-        if isinstance(value, int):
-            value = json.dumps(value)
-        if value is not None and not isinstance(value, str):
-            raise Refusal("ROW_INVALID", f"the value of {shown(name)} is no plain value")
-        image[name] = value
-    return image
-
-
 def _may_be_cut(sql_type: str, value: str) -> bool:
     """Whether a value has the length at which the source cuts; the character that the cut divides may be gone."""
     name = read_any(sql_type).name
@@ -173,11 +162,6 @@ def _may_be_cut(sql_type: str, value: str) -> bool:
         except UnicodeEncodeError:
             continue
     return len(value) == CUT_LENGTH
-
-
-def _cut_values(columns: ColumnList, image: Image) -> list[str]:
-    sent = [(name, image.get(name)) for name in columns.kept]
-    return [n for n, value in sent if value is not None and _may_be_cut(columns.types[n], value)]
 
 
 class Outcome(NamedTuple):
@@ -232,10 +216,14 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         raise Refusal("MESSAGE_INVALID", "pkkey names a column twice")
     table.refuse_narrower_key([part.columnname for part in parts or ()])
     columns = table.columns(bytes(data.eventsource.cols))
+    pos = event.position(0 if event.operation == "DEL" else 1)
+    at = LogRow(CHANGE, origin, place, table.source, -1, event.epoch, pos, cols=columns.text, whole=True)
+    if columns.logs_transactions:
+        at = at._replace(committed=event.committed, transaction=event.lsn)
     if event.operation == "DEL":
         if not _is_empty(images.current):
             raise Refusal("ROW_INVALID", "a DEL with a current row")
-        return _delete(event, data, table, columns, images.old, origin, place)
+        return Outcome((_deletion(at, data, table, columns, images.old),))
     if images.current is None or _is_empty(images.current):
         raise Refusal("ROW_INVALID", f"an {event.operation} without a current row")
     image, text = columns.read(images.current)
@@ -243,85 +231,63 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     absent = () if text or event.operation == "INS" else columns.absent_from(image)
     texts = columns.key_texts(image)
     key = encode_key(texts) if texts else None
-    if len(row) >= CUT_LENGTH // 4 and (cut := _cut_values(columns, image)):
-        raise Refusal("VALUE_INVALID", f"{shown(cut)} is of exactly 1 MB, at which the source cuts", key)
-    at = (origin, place, table.source)
+    if len(row) >= CUT_LENGTH // 4:
+        cut = [name for name in columns.kept if _may_be_cut(columns.types[name], image.get(name) or "")]
+        if cut:
+            raise Refusal("VALUE_INVALID", f"{shown(cut)} is of exactly 1 MB, at which the source cuts", key)
     if event.operation == "INS":
         if not _is_empty(images.old):
             raise Refusal("ROW_INVALID", "an INS with an old row", key)
         _refuse_another_row(data, columns, image)
-        row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
-        return Outcome((row_set,))
-    old = _old_image(columns, images.old, key)
+        return Outcome((_row(at, INSERT, key, row=row),))
+    try:
+        old = columns.read(images.old or "{}")[0]
+    except Refusal as refusal:
+        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
     _refuse_another_row(data, columns, image, old)
     whole = _is_complete(data, table, columns, old, image)
     unsent = [name for name in absent if not _is_null(name, columns, old, whole)]
-    listed = columns.text
     if unsent:
         if table.full_rows:
             raise Refusal("ROW_INVALID", f"an UPD without {shown(unsent)}, and `full_rows` promises all columns", key)
         if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
             # Something changed, so it is one of these; and only NULL can be left out.
             raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(unsent)}, without its value", key)
-        whole, listed, row = False, *columns.written_without(image, unsent)
-    row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
+        listed, row = columns.written_without(image, unsent)
+        row_set = _row(at, UPDATE, key, row=row, cols=listed, whole=False)
+    else:
+        row_set = _row(at, UPDATE, key, row=row, whole=whole)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
     if old_texts == texts:
         lacks_old_key = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
         row_set = row_set._replace(had=columns.mark(old))
         return Outcome((row_set,), old_key_missing=lacks_old_key)
     # The primary key in a key change may be the old or the new one: undocumented (C-73).
-    left_key = encode_key(old_texts)
-    left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
+    left = _row(at, KEY_LEFT, encode_key(old_texts), pos=event.position(0), before=columns.write_old(old))
     return Outcome((left, row_set))
 
 
-def _row(
-    at: tuple[str, int, str],
-    event: Event,
-    sub: int,
-    op: str,
-    key: str | None,
-    columns: ColumnList,
-    whole: bool,
-    row: str | None = None,
-    before: str | None = None,
-) -> LogRow:
-    pos = event.position(sub)
-    change = LogRow(CHANGE, *at, key_bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
-    return change._replace(committed=event.committed, transaction=event.lsn) if columns.logs_transactions else change
+def _row(at: LogRow, op: str, key: str | None, **values: Any) -> LogRow:
+    return at._replace(op=op, key=key, bucket=key_bucket(key), **values)
 
 
-def _delete(
-    event: Event, data: Data, table: SourceTable, columns: ColumnList, old: str | None, origin: str, place: int
-) -> Outcome:
-    image, text = ({}, None) if old is None or _is_empty(old) else columns.read(old)
+def _deletion(at: LogRow, data: Data, table: SourceTable, columns: ColumnList, old: str | None) -> LogRow:
+    image, text = columns.read(old or "{}")
     before = (text or columns.write_old(image)) if image else None
     # A source may leave old values out; the primary key is always included (C-71).
-    known = table.key_names <= image.keys()
-    if known:
+    if table.key_names <= image.keys():
         _refuse_another_row(data, columns, image)
-    announced = {} if known else _announced(data, columns)
-    if any(name in image and image[name] != announced.get(name) for name in table.key if not known):
-        raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and pkkey says another key")
-    short = (
-        [] if known else [name for name in table.key if is_unfilled(columns.types.get(name, ""), announced.get(name))]
-    )
-    if short:
-        raise Refusal("OLD_KEY_MISSING", f"only pkkey contains {shown(short[0])}, without the blanks that fill it up")
-    texts = columns.key_texts(image if known else announced)
-    key = encode_key(texts) if texts else None
-    row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
-    return Outcome((row_gone,))
-
-
-def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
-    if text is None or _is_empty(text):
-        return {}
-    try:
-        return columns.read(text)[0]
-    except Refusal as refusal:
-        raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
+        values = image
+    else:
+        values = _announced(data, columns)
+        if any(name in image and image[name] != values.get(name) for name in table.key):
+            raise Refusal("OLD_KEY_MISSING", "the old row has some of the key columns only, and pkkey says another key")
+        short = [name for name in table.key if is_unfilled(columns.types.get(name, ""), values.get(name))]
+        if short:
+            what = f"only pkkey contains {shown(short[0])}, without the blanks that fill it up"
+            raise Refusal("OLD_KEY_MISSING", what)
+    texts = columns.key_texts(values)
+    return _row(at, DELETE, encode_key(texts) if texts else None, before=before)
 
 
 def _old_key(
@@ -334,7 +300,7 @@ def _old_key(
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
-        if not (is_promised or _announces(data, table, columns, image, texts)):
+        if not (is_promised or _announces(data, columns, texts)):
             raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
         if table.key_names.isdisjoint(old):
             return texts
@@ -368,13 +334,8 @@ def _key_columns(data: Data) -> set[str]:
     return {part.columnname for part in data.eventsource.pkkey or ()}
 
 
-def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
-    """Whether ``pkkey`` contains every key column with the key *texts*, which are those of *image*."""
-    parts = data.eventsource.pkkey or ()
-    if not table.key_names <= {part.columnname for part in parts}:
-        return False
-    if len(parts) == 1 and parts[0].value == image.get(table.key[0]):
-        return True
+def _announces(data: Data, columns: ColumnList, texts: list[str]) -> bool:
+    """Whether ``pkkey`` contains every key column with the key *texts*."""
     try:
         return columns.key_texts(_announced(data, columns)) == texts
     except Refusal:

@@ -19,15 +19,8 @@ from open_mirroring.facts.kind import NewFacts
 from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import Outcome, SourceTable, change, stale_key
-from spark_jobs.sources.ces.envelope import (
-    UNSPLIT,
-    Data,
-    Event,
-    is_complete,
-    read_data,
-    read_event,
-)
-from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body, table_in_data, table_in_line
+from spark_jobs.sources.ces.envelope import UNSPLIT, Data, Event, is_complete, read_data, read_event
+from spark_jobs.sources.ces.unreadable import NamedTable, table_in_line, table_named_in
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
@@ -45,30 +38,24 @@ from spark_jobs.sources.contract.decoded import (
 )
 from spark_jobs.sources.sql_server.types import BinaryText
 
-
-class CesSettings(NamedTuple):
-    """Settings of the decoder of change events.
-
-    Only events of *database* are read; events of other databases are ignored (C-12). *binary* is the encoding of
-    binary values. A message longer than *max_message_bytes*, or a joined event longer than *max_event_bytes*, becomes
-    a dead letter (C-50, C-56).
-    """
-
-    database: str | None = None
-    binary: BinaryText = "hex"
-    max_message_bytes: int = 16 * 2**20
-    max_event_bytes: int = 256 * 2**20
-
-
-DEFAULT_SETTINGS = CesSettings()
+MAX_MESSAGE_BYTES = 16 * 2**20
+"""A longer message becomes a dead letter (C-50)."""
+MAX_EVENT_BYTES = 256 * 2**20
+"""An event whose pieces together are longer becomes a dead letter (C-56)."""
 
 
 class CesDecoder(Decoder):
-    """Decodes change events in JSON and Avro, in all three generations of the format, and joins split events."""
+    """Decodes change events in JSON and Avro, in all three generations of the format, and joins split events.
 
-    def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
-        self.settings = settings
-        self._tables = {source: SourceTable(table, settings.binary) for source, table in tables.items()}
+    Only events of *database* are read, if it is given; events of other databases are ignored (C-12). *binary* is the
+    encoding of binary values.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, MirroredTable], database: str | None = None, binary: BinaryText = "hex"
+    ) -> None:
+        self._database = database
+        self._tables = {source: SourceTable(table, binary) for source, table in tables.items()}
         self._names = TableNames(tables)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
@@ -112,16 +99,15 @@ class CesDecoder(Decoder):
 
     def _damage(self, damage: Damage) -> Outcome:
         """The dead letter of damaged bytes. One line may still contain its table; bytes of several messages cannot."""
-        if damage.code != "FORMAT_UNSUPPORTED":
-            return Outcome((damaged_row(damage),))
-        return self.placed(damaged_row(damage), table_in_line(damage.raw))
+        named = table_in_line(damage.raw) if damage.code == "FORMAT_UNSUPPORTED" else None
+        return self.placed(damaged_row(damage), named)
 
     def _message(self, message: RawMessage) -> Outcome:
         body = message.body
         try:
             event = self.read(body)
         except Refusal as refusal:
-            return self.placed(refused_row(message.origin, message.place, refusal, body), table_in_body(body))
+            return self.placed(refused_row(message.origin, message.place, refusal, body), table_named_in(body))
         if event.split is not UNSPLIT:
             whole = event.split.whole
             if whole is False or (whole is None and not is_complete(event.data)):
@@ -131,8 +117,8 @@ class CesDecoder(Decoder):
     def read(self, body: bytes | None) -> Event:
         if body is None:
             raise Refusal("BODY_MISSING", "the message has no body")
-        if len(body) > self.settings.max_message_bytes:
-            raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {self.settings.max_message_bytes}")
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {MAX_MESSAGE_BYTES}")
         return read_event(body)
 
     def decode_event(self, event: Event, origin: str, place: int, raw: bytes | None) -> Outcome:
@@ -160,7 +146,7 @@ class CesDecoder(Decoder):
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
             source = None if data is None else data.eventsource
-            named = table_in_data(event.data) if source is None else NamedTable(source.db, source.schema, source.tbl)
+            named = table_named_in(raw) if source is None else NamedTable(source.db, source.schema, source.tbl)
             return self.placed(row, named)
 
     def placed(self, letter: LogRow, named: NamedTable | None) -> Outcome:
@@ -171,7 +157,7 @@ class CesDecoder(Decoder):
         """
         if named is None or not (named.schema and named.tbl):
             return Outcome((letter,))
-        database = (self.settings.database or "").casefold()
+        database = (self._database or "").casefold()
         if database and named.db and named.db.casefold() != database:
             return Outcome((), foreign=f"{named.db}.{named.schema}.{named.tbl}", at=letter.pos or "")
         name = f"{named.schema}.{named.tbl}"
@@ -184,7 +170,7 @@ class CesDecoder(Decoder):
         """The name of an event's table that is not mirrored; with its database if the mirror reads another database."""
         source = data.eventsource
         name = f"{source.schema}.{source.tbl}"
-        return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
+        return name if self._database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
         """The mirrored table of an event; None if the event's table is not mirrored.
@@ -195,7 +181,7 @@ class CesDecoder(Decoder):
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
             raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")
-        name, database = f"{source.schema}.{source.tbl}", self.settings.database
+        name, database = f"{source.schema}.{source.tbl}", self._database
         if database is not None and source.db != database:
             if source.db.casefold() != database.casefold() or self._names.meant_by(name) is None:
                 return None
@@ -261,9 +247,9 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
         return _refused(pieces, refusal, decoder)
     if isinstance(run, str):
         return Waiting(run)
-    size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
-    if size > limit:
-        reason = f"{size} bytes in {len(run)} pieces exceed {limit}"
+    size = sum(len(piece.row.raw or b"") for piece in run)
+    if size > MAX_EVENT_BYTES:
+        reason = f"{size} bytes in {len(run)} pieces exceed {MAX_EVENT_BYTES}"
         return _refused(pieces, Refusal("MESSAGE_INVALID", reason), decoder)
     last = run[-1]
     try:
@@ -283,20 +269,13 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
-    named = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
+    named = {found for piece in pieces if (found := table_named_in(piece.raw)) is not None}
     # One row for the complete group, at the coordinates of its first piece; the log has the others unchanged.
     first = min(pieces, key=lambda row: (row.origin, row.place))
     letter = refused_row(first.origin, first.place, refusal, first.raw)._replace(reason=refusal.reason)
     letter = letter._replace(epoch=first.epoch, pos=first.pos, fragment_of=first.fragment_of)
     outcome = decoder.placed(letter, named.pop() if len(named) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else outcome
-
-
-def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
-    try:
-        return table_in_data(decoder.read(piece.raw).data)
-    except Refusal:
-        return None
 
 
 def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:

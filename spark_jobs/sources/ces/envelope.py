@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -181,14 +181,10 @@ _decode_data = msgspec.json.Decoder(Data).decode
 
 def read_event(body: bytes) -> Event:
     """Reads the envelope of one message, JSON or Avro. Raises a Refusal if the message is not a change event."""
-    if body[:1] == b"{":
-        return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
         raise Refusal("BODY_MISSING", "the message is empty")
     is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(AVRO_CONTAINER))
-    if is_text:
-        return _event(_read_json(body), is_avro=False)
-    return _avro_event(body)
+    return _event(_read_json(body), is_avro=False) if is_text else _avro_event(body)
 
 
 def _read_json(body: bytes) -> _Envelope:
@@ -231,7 +227,7 @@ def _with_half_a_character(body: bytes) -> _Envelope | None:
     try:
         found = json.loads(body)
         envelope = msgspec.convert({name: found[name] for name in found if name != "time"}, _Envelope)
-        envelope.time = _raw(found.get("time"))
+        envelope.time = msgspec.Raw(msgspec.json.encode(found.get("time")))
         data, envelope.data = envelope.data, ""
         msgspec.json.encode(envelope)  # fails if another field has half a character, too
         is_piece = isinstance(data, str) and _split(envelope) is not UNSPLIT
@@ -244,24 +240,8 @@ def _with_half_a_character(body: bytes) -> _Envelope | None:
 def _avro_event(body: bytes) -> Event:
     from spark_jobs.sources.ces import avro  # with fastavro, which no run over JSON needs
 
-    if body.startswith(AVRO_CONTAINER):
-        return _event(_of_fields(avro.read_container(body)), is_avro=True)
-    fields = avro.read_envelope(avro.unframed(body))
-    return _event(_Envelope(**{**fields, "time": _raw(fields["time"])}), is_avro=True)
-
-
-def _avro_data(payload: bytes) -> Data:
-    from spark_jobs.sources.ces import avro
-
-    if not payload.startswith(AVRO_CONTAINER):
-        return _data_of(avro.read_data(payload))
-    try:
-        return _decode_data(json.dumps(avro.read_container(payload)))
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-        raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
-
-
-def _of_fields(fields: dict[str, Any]) -> _Envelope:
+    is_container = body.startswith(AVRO_CONTAINER)
+    fields = avro.read_container(body) if is_container else avro.read_envelope(avro.unframed(body))
     data = fields.pop("data", None)
     try:
         envelope = _decode_envelope(msgspec.json.encode(fields))
@@ -270,15 +250,18 @@ def _of_fields(fields: dict[str, Any]) -> _Envelope:
         raise Refusal("MESSAGE_INVALID", f"a record that holds no event: {error}") from error
     if not isinstance(envelope.data, str | bytes | None):
         raise Refusal("MESSAGE_INVALID", "data is neither text, bytes nor a record")
-    return envelope
+    return _event(envelope, is_avro=True)
 
 
-def _raw(time: object) -> msgspec.Raw:
-    """``time`` as JSON; anything but text, or half a character, counts as unknown (C-15)."""
+def _avro_data(payload: bytes) -> Data:
+    from spark_jobs.sources.ces import avro
+
+    if not payload.startswith(AVRO_CONTAINER):
+        return _decode_data(msgspec.json.encode(avro.read_data(payload)))
     try:
-        return msgspec.Raw(msgspec.json.encode(time)) if isinstance(time, str) else _NULL
-    except UnicodeEncodeError:
-        return _NULL
+        return _decode_data(json.dumps(avro.read_container(payload)))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
 
 
 def _event(envelope: _Envelope, is_avro: bool) -> Event:
@@ -351,22 +334,6 @@ def read_data(payload: str | bytes | Data) -> Data:
             return _decode_data(json.dumps(lowered))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("MESSAGE_INVALID", str(error)) from error
-
-
-def _data_of(record: dict[str, Any]) -> Data:
-    source, row = record["eventsource"], record["eventrow"]
-    transaction = source["transaction"]
-    return Data(
-        EventSource(
-            source["db"],
-            source["schema"],
-            source["tbl"],
-            msgspec.Raw(msgspec.json.encode(source["cols"])),
-            [KeyPart(**part) for part in source["pkkey"]],
-            Transaction(transaction["commitlsn"], transaction["sequencenumber"]),
-        ),
-        EventRow(**row),
-    )
 
 
 def is_complete(payload: str | bytes | Data) -> bool:

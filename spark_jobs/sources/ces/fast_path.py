@@ -31,18 +31,11 @@ from open_mirroring.facts.foreign_tables import note_foreign
 from open_mirroring.facts.kind import NewFacts
 from open_mirroring.facts.senders import note_senders
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, image_mark, mark_of_escaped
-from spark_jobs.sources.ces.changes import CUT_LENGTH
+from spark_jobs.sources.ces.changes import CUT_LENGTH, ColumnList, SourceTable
 from spark_jobs.sources.ces.decoder import CesDecoder, old_keys_missing
 from spark_jobs.sources.ces.envelope import read_data, read_event
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
-from spark_jobs.sources.contract.fast_decoder import (
-    NOT_ASKED,
-    KnownColumns,
-    RowFields,
-    Taken,
-    rows_table,
-    texts,
-)
+from spark_jobs.sources.contract.fast_decoder import NOT_ASKED, KnownColumns, RowFields, Taken, rows_table, texts
 from spark_jobs.sources.contract.message_blocks import Block, are_text
 from spark_jobs.sources.sql_server.json_columns import SURE_DIGITS
 from spark_jobs.sources.sql_server.type_text import read_any
@@ -161,16 +154,13 @@ class _KnownList(NamedTuple):
     """
 
     number: int
-    source: str
+    table: SourceTable
     sender: str
-    cols: str
+    columns: ColumnList
     pattern: ChangePattern
     convert: tuple[Callable[[str], str], ...]
     is_canonical: bool
     proofs: list[tuple[int, int, bool]]
-    is_marked: bool
-    logs_transactions: bool
-    keys_never_change: bool
 
 
 _Taker = _KnownList | str | None
@@ -183,7 +173,6 @@ class FastCes:
 
     def __init__(self, decoder: CesDecoder) -> None:
         self._decoder = decoder
-        self._longest = min(_LONGEST, decoder.settings.max_message_bytes)
         self._lists: dict[bytes, list[tuple[bytes, _Taker]]] = {}
         self._room = _MOST_LISTS
         self._known: list[_KnownList] = []
@@ -195,7 +184,7 @@ class FastCes:
         foreign: list[int] = []
         names_of_foreign, foreign_up_to = Counter[str](), dict[str, bytes]()
         content, lists, read_head = block.content, self._lists, HEAD.match
-        lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= self._longest))
+        lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= _LONGEST))
         starts, ends = block.starts[lines].tolist(), block.ends[lines].tolist()
         for line, start, end in zip(lines.tolist(), starts, ends, strict=True):
             head = read_head(content, start, end)
@@ -218,8 +207,8 @@ class FastCes:
                         continue
                 row = _row(known, line, head, rest, is_plain)
                 if row is not None:
-                    if head[4] == b"UPD" and rest["old"] is None and not known.keys_never_change:
-                        without_old_key.add(known.source)
+                    if head[4] == b"UPD" and rest["old"] is None and not known.table.keys_never_change:
+                        without_old_key.add(known.table.source)
                     rows.append(row)
                     epochs.append(head[1])
             elif known is not None and FOREIGN.fullmatch(content, at, end):
@@ -228,11 +217,11 @@ class FastCes:
                 foreign_up_to[known] = max(foreign_up_to.get(known, b""), head[2])
         taken = [row[0] for row in rows]
         names = pc.utf8_lower(texts(epochs)).dictionary_encode()
-        columns = [KnownColumns(one.source, one.cols) for one in self._known]
+        columns = [KnownColumns(one.table.source, one.columns.text) for one in self._known]
         numbers = np.array(taken + foreign, np.int64)
         used = [self._known[number] for number in {row[1] for row in rows}]
         facts: NewFacts = {}
-        note_senders(facts, {(one.source, one.sender) for one in used})
+        note_senders(facts, {(one.table.source, one.sender) for one in used})
         note_foreign(facts, names_of_foreign, {name: f"{at.decode()}:0" for name, at in foreign_up_to.items()})
         return Taken(
             rows_table(block, rows, columns, names), numbers, schemas=old_keys_missing(without_old_key), facts=facts
@@ -274,18 +263,7 @@ class FastCes:
         pattern = change_pattern(columns.names, table.key, digits)
         others = [name for name in columns.names if name not in table.key_names]
         proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]
-        is_canonical = None not in digits
-        transacted = (
-            columns.text,
-            pattern,
-            convert,
-            is_canonical,
-            proofs,
-            not columns.large,
-            columns.logs_transactions,
-            table.keys_never_change,
-        )
-        known = _KnownList(len(self._known), table.source, source.db, *transacted)
+        known = _KnownList(len(self._known), table, source.db, columns, pattern, convert, None not in digits, proofs)
         self._known.append(known)
         return known
 
@@ -309,7 +287,7 @@ def _row(
         whole = old is not None and _share(group, known.proofs)
         if old is not None and not whole and not is_plain:
             return None  # one value can have two spellings
-        if old is not None and known.is_marked:
+        if old is not None and not known.columns.large:
             had = mark_of_escaped(old) if is_plain else image_mark(_logged(old, False))
     image = _logged(image, is_plain)
     if is_plain and known.is_canonical:
@@ -321,7 +299,7 @@ def _row(
             return None
         canonical = encode_key(texts).encode()
     bucket = bucket_of_bytes(canonical)
-    transacted = (time, position[:_LSN_DIGITS]) if known.logs_transactions else NOT_ASKED
+    transacted = (time, position[:_LSN_DIGITS]) if known.columns.logs_transactions else NOT_ASKED
     if op == DELETE:
         return line, known.number, position + b":0", op, canonical, bucket, whole, None, image, None, transacted
     return line, known.number, position + b":1", op, canonical, bucket, whole, image, None, had, transacted

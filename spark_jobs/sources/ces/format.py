@@ -10,19 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from open_mirroring.changes.column_choice import ALL_COLUMNS
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.ces.changes import ColumnList
-from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
+from spark_jobs.sources.ces.changes import ColumnList, SourceTable
+from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.ces.envelope import Data, is_complete, read_data
-from spark_jobs.sources.ces.unreadable import table_in_data
-from spark_jobs.sources.contract.decoded import (
-    Damage,
-    MirroredTable,
-    Refusal,
-    SourceSchema,
-)
+from spark_jobs.sources.ces.unreadable import table_named_in
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema
 from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
+from spark_jobs.sources.sql_server.types import BinaryText
 
 if TYPE_CHECKING:
     from open_mirroring.config import Mirror
@@ -38,7 +33,6 @@ SOME_COLUMNS = Note(
     "1 at the source, or `complete_rows: true` here",
     ("complete_rows", "full_rows"),
 )
-_LISTS_KEPT = 10_000
 
 
 @dataclass(frozen=True)
@@ -48,70 +42,61 @@ class CesFormat(Format):
     renames_columns: ClassVar[bool] = False
     """Renaming is not possible while a table is streamed (C-74)."""
     work_per_byte: ClassVar[float] = 0.25
-    settings: CesSettings = DEFAULT_SETTINGS
+    database: str | None = None
+    binary: BinaryText = "hex"
     partitions: int = 0
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeEvents) -> CesFormat:
-        settings = CesSettings(database=source.database, binary=source.binary)
-        return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
+        partitions = source.ordered_partitions if mirror.consistency == "transaction" else 0
+        return cls(source.database, source.binary, partitions)
 
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> CesDecoder:
-        return CesDecoder(tables, self.settings)
-
-    def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
-        return announced(messages, self.settings)
+        return CesDecoder(tables, self.database, self.binary)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastCes:
         from spark_jobs.sources.ces.fast_path import FastCes
 
-        return FastCes(CesDecoder(tables, self.settings))
+        return FastCes(self.decoder(tables))
 
+    def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
+        """Finds the tables in messages; unreadable messages are skipped.
 
-def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) -> Iterator[Announced]:
-    """Finds the tables in messages, with columns and key, as :meth:`Format.announced` does.
-
-    Unreadable messages are skipped. Of a split event only the first piece contains the table, and only the table's
-    name.
-    """
-    decoder = CesDecoder({}, settings)
-    lists: dict[bytes, ColumnList] = {}
-    partial, whole = set[Announced](), set[Announced]()
-    for message in messages:
-        if isinstance(message, Damage):
-            continue
-        try:
-            event = decoder.read(message.body)
-            if event.split.whole is False or (event.split.whole is None and not is_complete(event.data)):
-                named = table_in_data(event.data)
-                if named is not None and settings.database in (None, named.db):
-                    yield Announced(named.schema, named.tbl, sender=named.db or "")
+        Of a split event only the first piece contains the table, and only the table's name.
+        """
+        decoder = CesDecoder({})
+        lists = SourceTable(MirroredTable("", ()), self.binary)
+        partial, whole = set[Announced](), set[Announced]()
+        for message in messages:
+            if isinstance(message, Damage):
                 continue
-            data = read_data(event.data)
-            source = data.eventsource
-            if settings.database not in (None, source.db):
-                continue
-            raw = bytes(source.cols)
-            if raw not in lists:
-                if len(lists) >= _LISTS_KEPT:
-                    lists.clear()
-                lists[raw] = ColumnList(raw, (), ALL_COLUMNS, settings.binary)
-            columns = lists[raw]
-            is_partial, notes = _update(data, columns) if event.operation == "UPD" else (None, ())
-        except Refusal:
-            continue  # it becomes a dead letter when it is read
-        table = Announced(source.schema, source.tbl)
-        if is_partial is not None:
-            (partial if is_partial else whole).add(table)
-        yield table._replace(
-            columns=tuple(AnnouncedColumn(name, sql_type) for name, sql_type in columns.types.items()),
-            key=tuple(part.columnname for part in source.pkkey or ()),
-            notes=notes,
-            changes_rows=event.operation != "INS",
-            sender=source.db,
-        )
-    for table in partial - whole:
-        yield table._replace(notes=(SOME_COLUMNS,))
+            try:
+                event = decoder.read(message.body)
+                if event.split.whole is False or (event.split.whole is None and not is_complete(event.data)):
+                    named = table_named_in(message.body)
+                    if named is not None and self.database in (None, named.db):
+                        yield Announced(named.schema, named.tbl, sender=named.db or "")
+                    continue
+                data = read_data(event.data)
+                source = data.eventsource
+                if self.database not in (None, source.db):
+                    continue
+                columns = lists.columns(bytes(source.cols))
+                is_partial, notes = _update(data, columns) if event.operation == "UPD" else (None, ())
+            except Refusal:
+                continue  # it becomes a dead letter when it is read
+            table = Announced(source.schema, source.tbl)
+            if is_partial is not None:
+                (partial if is_partial else whole).add(table)
+            yield table._replace(
+                columns=tuple(AnnouncedColumn(name, sql_type) for name, sql_type in columns.types.items()),
+                key=tuple(part.columnname for part in source.pkkey or ()),
+                notes=notes,
+                changes_rows=event.operation != "INS",
+                sender=source.db,
+            )
+        for table in partial - whole:
+            yield table._replace(notes=(SOME_COLUMNS,))
 
 
 def _update(data: Data, columns: ColumnList) -> tuple[bool | None, tuple[Note, ...]]:

@@ -1,9 +1,8 @@
-r"""Finds the table of an unreadable event, if the event's bytes still contain the table's name (C-95).
+r"""Finds the table of an unreadable event, if the event's text still contains the table's name (C-95).
 
 A dead letter without a table may concern every table of the mirror, so every table then counts as incomplete. A dead
 letter with a table concerns only this table, or none if the table is not mirrored. So the name is searched in JSON that
-is not an event, in cut or altered JSON, and at the beginning of Avro records. A name counts only if the bytes contain
-no hint at a second table.
+is not an event, and in cut or altered JSON. A name counts only if the text contains no hint at a second table.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-DATUM_START = b"\x061.0"
-"""The first bytes of a bare ``ChangeEvent``: the string "1.0" with its length."""
 _MOST_BYTES = 4 * 2**20
 """An event begins with its table, so only this much of a longer one is searched."""
 
@@ -23,7 +20,6 @@ _DEEPEST = 1
 """The maximum of backslashes before the quotes of an event's payload; values in its images have more."""
 _SOURCE = re.compile(rb'(?<!\\)(\\*)"event[sS]ource\1"' + _BLANK + rb":" + _BLANK + rb"\{")
 _ENVELOPE = re.compile(rb'"specversion\\*"')
-_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*( *\([0-9a-zA-Z, ]+\))?")
 _VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
 
 
@@ -35,88 +31,36 @@ class NamedTable(NamedTuple):
     tbl: str
 
 
-def table_in_body(body: bytes | None) -> NamedTable | None:
-    """The only table that the bytes of a message name; None if they name no table or more than one."""
-    if not body:
-        return None
-    try:
-        return _of_json(body) or _of_text(body[:_MOST_BYTES]) or _of_avro(body)
-    except (ValueError, RecursionError):
-        return None
-
-
 def table_in_line(line: bytes | None) -> NamedTable | None:
-    """The only table named in a line of JSON that wraps a message as escaped string or base64; None if unknown."""
+    """The table named in a line of JSON that wraps a message as escaped text or base64; None if unknown."""
     match = _VALUE.search(line or b"")
     if match is None:
-        return _of_text((line or b"")[:_MOST_BYTES], deepest=3)
-    return table_in_body(base64.b64decode(match[1][: len(match[1]) // 4 * 4]))
+        return table_named_in(line, deepest=3)
+    return table_named_in(base64.b64decode(match[1][: len(match[1]) // 4 * 4]))
 
 
-def table_in_data(data: object) -> NamedTable | None:
-    """The only table in the member ``data`` of an event, or of the first piece of an event; None if unknown.
+def table_named_in(message: bytes | None, deepest: int = _DEEPEST) -> NamedTable | None:
+    """The table that the text of a message names.
 
-    Later pieces of a split event contain no table.
+    None if the text names no table, as in the later pieces of a split event and in Avro records, or contains more than
+    one event.
     """
-    if isinstance(data, str):
-        return _of_text(data.encode("utf-8", "replace")[:_MOST_BYTES])
-    if not isinstance(data, bytes):
-        return None
-    return _of_text(data[:_MOST_BYTES]) or _of_record(data)
-
-
-def _of_json(body: bytes) -> NamedTable | None:
-    try:
-        whole = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    data = _member(whole, "data")
-    if data is None and isinstance(encoded := _member(whole, "data_base64"), str):
-        return table_in_data(base64.b64decode(encoded))
-    if isinstance(data, str):
-        try:
-            data = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
-    source = _member(data, "eventsource")
-    schema, tbl, db = (_member(source, name) for name in ("schema", "tbl", "db"))
-    if not (isinstance(schema, str) and isinstance(tbl, str)):
-        return None
-    # A parser keeps the last one of duplicate names, so the text is searched, too.
-    named, by_text = NamedTable(db if isinstance(db, str) else None, schema, tbl), _names(body[:_MOST_BYTES])
-    return named if by_text is not None and by_text <= {named} else None
-
-
-def _member(value: Any, name: str) -> Any:
-    if not isinstance(value, dict):
-        return None
-    found = [member for key, member in value.items() if key.lower() == name]
-    return found[0] if len(found) == 1 else None
-
-
-def _of_text(body: bytes, deepest: int = _DEEPEST) -> NamedTable | None:
-    found = _names(body, deepest)
-    has_other = len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body))
-    return found.pop() if found and len(found) == 1 and not has_other else None
-
-
-def _names(body: bytes, deepest: int = _DEEPEST) -> set[NamedTable] | None:
-    found: set[NamedTable] = set()
+    body = (message or b"")[:_MOST_BYTES]
     sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
-    for number, source in enumerate(sources):
-        escape, end = source[1], sources[number + 1].start() if number + 1 < len(sources) else len(body)
-        columns = re.compile(re.escape(escape) + rb'"(?:cols|pkkey|transaction)' + re.escape(escape) + rb'"')
-        stop = columns.search(body, source.end(), end)
-        names = {name: _values(body, name, escape, source.end(), end) for name in (b"db", b"schema", b"tbl")}
-        if stop is not None:
-            # Columns and keys contain names and values of their own, so only what precedes them counts, if it is
-            # complete.
-            before = {name: _values(body, name, escape, source.end(), stop.start()) for name in names}
-            names = before if before[b"schema"] and before[b"tbl"] else names
-        if len(names[b"schema"]) != 1 or len(names[b"tbl"]) != 1 or len(names[b"db"]) > 1:
-            return None
-        found.add(NamedTable(next(iter(names[b"db"]), None), names[b"schema"].pop(), names[b"tbl"].pop()))
-    return found
+    if len(sources) != 1 or len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body)):
+        return None
+    escape, start = sources[0][1], sources[0].end()
+    # Columns and keys contain names and values of their own, so only what precedes them counts, if it is complete.
+    columns = re.compile(re.escape(escape) + rb'"(?:cols|pkkey|transaction)' + re.escape(escape) + rb'"')
+    stop = columns.search(body, start)
+    parts = (b"db", b"schema", b"tbl")
+    end = len(body) if stop is None else stop.start()
+    db, schema, tbl = (_values(body, part, escape, start, end) for part in parts)
+    if not (schema and tbl):
+        db, schema, tbl = (_values(body, part, escape, start, len(body)) for part in parts)
+    if len(schema) != 1 or len(tbl) != 1 or len(db) > 1:
+        return None
+    return NamedTable(next(iter(db), None), schema.pop(), tbl.pop())
 
 
 def _values(body: bytes, name: bytes, escape: bytes, start: int, end: int) -> set[str]:
@@ -136,53 +80,3 @@ def _unescaped(text: bytes, escape: bytes) -> str:
         except ValueError:
             break
     return found
-
-
-def _of_avro(body: bytes) -> NamedTable | None:
-    start = 0 if body[:1] == DATUM_START[:1] else body.find(DATUM_START)
-    if start < 0 or body.find(DATUM_START, start + 1) >= 0:
-        return None
-    reader = _Reader(body, start)
-    for _ in range(8):
-        if reader.take() is None:
-            return None
-    reader.number()
-    reader.at += 1
-    rest = reader.take(cut=True)
-    return None if rest is None else table_in_data(rest)
-
-
-def _of_record(data: bytes) -> NamedTable | None:
-    reader = _Reader(data, 0)
-    texts = [reader.take() for _ in range(3)]
-    columns = reader.number()
-    texts += [reader.take(), reader.take()]
-    index = reader.number()
-    try:
-        db, schema, tbl, column, kind = (text.decode() for text in texts if text)
-    except ValueError:
-        return None
-    is_column = 0 < columns <= 1024 and 0 <= index < 1024 and _TYPE.fullmatch(kind)
-    return NamedTable(db, schema, tbl) if is_column and (db + schema + tbl + column).isprintable() else None
-
-
-class _Reader:
-    def __init__(self, body: bytes, start: int) -> None:
-        self.body, self.at = body, start
-
-    def number(self) -> int:
-        value = shift = 0
-        while self.at < len(self.body) and shift < 64:
-            byte = self.body[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
-        return -1
-
-    def take(self, *, cut: bool = False) -> bytes | None:
-        length = self.number()
-        found = self.body[self.at : self.at + max(length, 0)]
-        self.at += max(length, 0)
-        return found if length >= 0 and (cut or len(found) == length) else None

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.ddl_statements import SourceReport
@@ -252,10 +252,10 @@ class Transport(ABC):
 
         A proof asks for these ends after a comparison, to know how far the source's changes reach.
         """
-        found = self.find(spark, bound)
+        found = self.unlimited().find(spark, bound)
         return {name: bound.get(name, 0) + 1 for name in found.waiting} | {one.name: one.end for one in found.ranges}
 
-    def unlimited(self) -> Transport:
+    def unlimited(self) -> Self:
         """A copy of the transport that lists all unread data, without the limit of one run."""
         return self
 
@@ -348,9 +348,6 @@ class MessageTransport(Transport):
             for message in islice(self.read(one), max(left // (len(ranges) - at), 1)):
                 left -= 1
                 yield message
-
-    def unlimited(self) -> MessageTransport:
-        return self
 
     @abstractmethod
     def read(self, bound: BoundRange) -> Iterator[Any]:

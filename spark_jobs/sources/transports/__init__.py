@@ -1,1 +1,1 @@
-"""Lists files of messages, and reads the messages of a range."""
+"""Lists files and topics of messages, and reads the messages of a range."""

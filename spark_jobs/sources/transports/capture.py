@@ -200,14 +200,6 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
     return found
 
 
-def has_numbers(root: Place, file: SourceFile) -> bool:
-    """Whether a file has a sequence number, or is damaged and may hide one.
-
-    A file that Capture wrote for a time without events has none.
-    """
-    return _numbers(root / file.name, file.size) != "empty"
-
-
 def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]:
     begun = [run for run in runs if not new.issuperset(run.files)] or runs[:1]
     found = []
@@ -282,14 +274,12 @@ def _span(path: Place, size: int) -> Span | None:
             return None
         file.seek(0)
         header = file.read(header_end)
-        ends = [_records(file, header, *block) for block in (blocks[0], blocks[-1])]
-    first, last = ends[0][0]["SequenceNumber"], ends[1][-1]["SequenceNumber"]
+        ends: list[Any] = []
+        for start, end in (blocks[0], blocks[-1]):
+            file.seek(start)
+            ends += fastavro.reader(io.BytesIO(header + file.read(end - start)))
+    first, last = ends[0]["SequenceNumber"], ends[-1]["SequenceNumber"]
     return Span(first, last, last - first + 1 == records)
-
-
-def _records(file: IO[bytes], header: bytes, start: int, end: int) -> list[Any]:
-    file.seek(start)
-    return list(fastavro.reader(io.BytesIO(header + file.read(end - start))))
 
 
 def _read_long(file: IO[bytes]) -> int:
@@ -324,25 +314,23 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
 
 
 def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:
+    """For each partition the name from which on its files are listed; empty if everything has to be listed."""
     newest: dict[str, str] = {}
     for name in bound:
         partition = partition_of(name)
-        if partition == name and name.casefold().endswith(SUFFIXES):
-            return {}  # another layout without a known order
         if partition != name:
             newest[partition] = max(newest.get(partition, ""), name)
-    windows = {partition: _day(partition, name) for partition, name in newest.items()}
-    if None in windows.values() or max(windows.values(), default=None, key=lambda day: day or date.min) != today:
+        elif name.casefold().endswith(SUFFIXES):
+            return {}  # another layout without a known order
+    days: dict[str, date] = {}
+    for partition, name in newest.items():
+        try:
+            days[partition] = datetime.strptime(name[len(partition) + 1 :][:10], "%Y/%m/%d").date()
+        except ValueError:
+            return {}
+    if max(days.values(), default=None) != today:
         return {}
-    days = {partition: day - _SINCE for partition, day in windows.items() if day is not None}
-    return {partition: f"{partition}/{day:%Y/%m/%d}" for partition, day in days.items()}
-
-
-def _day(partition: str, name: str) -> date | None:
-    try:
-        return datetime.strptime(name[len(partition) + 1 :][:10], "%Y/%m/%d").date()
-    except ValueError:
-        return None
+    return {partition: f"{partition}/{day - _SINCE:%Y/%m/%d}" for partition, day in days.items()}
 
 
 def _walked(root: Place, starts: Mapping[str, str]) -> tuple[list[SourceFile], list[str]]:
@@ -362,27 +350,23 @@ def _walked(root: Place, starts: Mapping[str, str]) -> tuple[list[SourceFile], l
     return others, partitions
 
 
-def _all_below(root: Place, folder: str) -> list[SourceFile]:
-    return files_below(root, folder, follow=False).files
-
-
 def _since(root: Place, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
     """The files of a partition after a name, and that name; all files if those do not show where new ones follow."""
     if not start:
-        return _all_below(root, partition), ""
+        return files_below(root, partition, follow=False).files, ""
     files = list(_from_day(root, partition, tuple(start[len(partition) + 1 :].split("/"))))
     captured = [file for file in sorted(files, reverse=True) if partition_of(file.name) == partition]
     known = [file for file in captured if bound.get(file.name) == file.size]
-    if len(known) == len(captured) or any(has_numbers(root, file) for file in known):
+    if len(known) == len(captured) or any(_numbers(root / file.name, file.size) != "empty" for file in known):
         return files, start
     # Only empty windows: they do not show whether a new file follows the one with the last numbers.
-    return _all_below(root, partition), ""
+    return files_below(root, partition, follow=False).files, ""
 
 
 def _from_day(root: Place, folder: str, day: tuple[str, ...]) -> Iterator[SourceFile]:
     """By folders, because not every service can list from a name on."""
     if not day:
-        yield from _all_below(root, folder)
+        yield from files_below(root, folder, follow=False).files
         return
     folders, files = files_in(root, folder)
     yield from files

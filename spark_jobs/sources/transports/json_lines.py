@@ -227,21 +227,14 @@ def _unwrapped(origin: str, at: int, text: bytes) -> RawMessage | Damage:
     try:
         return _message(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        reason = f"the line wraps no message: {_why_no_wrapper(text, error)}"
-        return Damage(origin, at, "FORMAT_UNSUPPORTED", reason, text, _claimed(text))
-
-
-def _why_no_wrapper(text: bytes, error: Exception) -> str:
-    if "required field" in str(error) and all(name not in text for name in _MEMBERS[:3]):
-        return "it has no topic, partition and offset, so it may be a message itself, as `layout: bare` reads it"
-    return str(error)
-
-
-def _claimed(text: bytes) -> tuple[str, int] | None:
-    topic, partition, offset = (pattern.search(text) for pattern in _CLAIMS)
-    if topic is None or partition is None or offset is None:
-        return None
-    return f"{topic[1].decode()}/{partition[1].decode()}", int(offset[1])
+        why = str(error)
+        if "required field" in why and all(name not in text for name in _MEMBERS[:3]):
+            why = "it has no topic, partition and offset, so it may be a message itself, as `layout: bare` reads it"
+        topic, partition, offset = (pattern.search(text) for pattern in _CLAIMS)
+        claims = None
+        if topic and partition and offset:
+            claims = f"{topic[1].decode()}/{partition[1].decode()}", int(offset[1])
+        return Damage(origin, at, "FORMAT_UNSUPPORTED", f"the line wraps no message: {why}", text, claims)
 
 
 def _message(text: bytes) -> RawMessage:

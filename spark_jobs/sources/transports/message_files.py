@@ -33,7 +33,6 @@ from spark_jobs.sources.transports.source_files import (
     is_rewritten,
     left_behind,
     list_source_files,
-    may_be_rewritten,
     side_by_side,
     versions_of,
     why_unread,
@@ -111,9 +110,8 @@ class MessageFiles(MessageTransport):
 
     def _start(self, file: SourceFile, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> int:
         start = bound_so_far(self.path, file.name, file.size, bound)
-        if not (start and is_rewritten(self.folder, file, start, seen)):
-            return 0 if may_be_rewritten(file, start, seen) else start
-        if self.grows(file.name):
+        rewritten = is_rewritten(self.folder, file, start, seen) if start else False
+        if rewritten and self.grows(file.name):
             raise TerminalError(
                 "SOURCE_REWRITTEN",
                 f"{file.name!r} was read up to byte {start}, and what is there now is not what was read",
@@ -121,7 +119,7 @@ class MessageFiles(MessageTransport):
                 next_step="source files are append-only: put the file back as it was, and deliver the other under a "
                 "new name; if lines were lost, `prove` shows which rows differ",
             )
-        return 0
+        return start if rewritten is False else 0
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         return files_within(self.folder, ranges, interval)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -198,23 +199,19 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
     return start
 
 
-def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether the part of a file that belongs to batches, up to byte *start*, differs from what was *seen* (G-32)."""
-    known = (seen or {}).get(file.name)
-    if known is None or known.version == file.version:
-        return False
-    return known.digest != _digest(root / file.name, start, like=known.digest)
+def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool | None:
+    """Whether the part of a file that belongs to batches, up to byte *start*, differs from what was *seen* (G-32).
 
-
-def may_be_rewritten(file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether a file of unchanged size was written in the middle, which its digest may leave out (G-32).
-
+    None if this is unknown: a file of unchanged size may have been written in the middle, which its digest leaves out.
     *seen* are the last known versions of files.
     """
     known = (seen or {}).get(file.name)
-    if known is None or known.version == file.version or size_of(known) != file.size:
+    if known is None or known.version == file.version:
         return False
-    return start > 2 * _LOOKED_AT and not known.digest.startswith(_WHOLE)
+    if known.digest != _digest(root / file.name, start, like=known.digest):
+        return True
+    leaves_out = start > 2 * _LOOKED_AT and not known.digest.startswith(_WHOLE)
+    return None if leaves_out and size_of(known) == file.size else False
 
 
 def versions_of(
@@ -293,7 +290,10 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
     now = folder.holding(held)
     # If a service lists objects without ETags, only the size is left.
     is_same = version.version in (held.stat.version, f"{held.stat.size}:")
-    if not is_same and version.digest != _digest_held(path, held, file.bound_to, version.digest):
+    if not is_same:
+        with suppress(ObjectReplaced):
+            is_same = version.digest == _digest(path.holding(Held(held.stat)), file.bound_to, version.digest)
+    if not is_same:
         raise TerminalError(
             "SOURCE_REWRITTEN",
             f"{bound.name!r} was bound with {size_of(version)} bytes, and another object is there now "
@@ -303,13 +303,6 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
             "`prove` shows which rows differ",
         )
     return now
-
-
-def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
-    try:
-        return _digest(path.holding(Held(held.stat)), size, like)
-    except ObjectReplaced:
-        return ""
 
 
 def open_source(path: Place) -> IO[bytes]:

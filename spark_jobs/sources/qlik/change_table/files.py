@@ -61,7 +61,6 @@ from spark_jobs.sources.transports.source_files import (
     is_rewritten,
     left_behind,
     list_source_files,
-    may_be_rewritten,
     open_source,
     side_by_side,
     versions_of,
@@ -283,7 +282,7 @@ class ChangeFiles(MessageTransport):
         known = (seen or {}).get(file.name)
         own = {} if known is None else {file.name: _own(known)}
         start = bound_so_far(self.path, file.name, file.size, bound)
-        if file.size != start or may_be_rewritten(file, start, own) or is_rewritten(self.path, file, start, own):
+        if file.size != start or is_rewritten(self.path, file, start, own) is not False:
             return True
         version, digest = _noted(known)
         # A metadata file of unchanged version is not opened.

@@ -11,7 +11,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.config.source import MessagesInLines, MessagesInTopics
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, NamedChangeTable
-from spark_jobs.sources.source_survey import unread_topics
+from spark_jobs.sources.registry import unread_topics
 from tests.unit.spark_jobs.sources.qlik.test_qlik_change_files import COLUMNS, dfm, put
 
 HEADERS = ("header__change_seq", "header__change_oper")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
+from spark_jobs.sources.ces import decoder as ces_decoder
 from spark_jobs.sources.ces.changes import Outcome
 from spark_jobs.sources.ces.decoder import join
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import Decoded, Dispositions, Unjoinable, Waiting
-from tests.ces_messages import GUID, ROW, avro, avro_event, decode, decoder, envelope, event, lsn, only, payload, split
+from tests.ces_messages import GUID, ROW, avro, decode, decoder, envelope, event, lsn, only, payload, split
 from tests.noted_facts import ignored
 
 IDENTITY = f"{GUID}:0000002C000000100001:{1:020d}"
@@ -168,8 +168,9 @@ def test_a_joined_event_of_another_table_leaves_no_row() -> None:
     )
 
 
-def test_an_event_beyond_the_limit_is_refused_c56() -> None:
-    found = join(pieces_of(split(WHOLE, [10])), decoder(max_event_bytes=100))
+def test_an_event_beyond_the_limit_is_refused_c56(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ces_decoder, "MAX_EVENT_BYTES", 100)
+    found = join(pieces_of(split(WHOLE, [10])), decoder())
     assert isinstance(found, Unjoinable)
     assert found.row.code == "MESSAGE_INVALID"
 
@@ -182,24 +183,12 @@ def test_pieces_given_up_are_one_dead_letter() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [event, avro_event])
-def test_pieces_given_up_show_their_table_where_the_first_one_does_c95(make: Any) -> None:
+def test_pieces_given_up_show_their_table_where_the_first_one_does_c95() -> None:
     for tbl, expected in (("orders", "dbo.orders"), ("other", None)):
-        whole = make("INS", ROW, tbl=tbl)
-        pieces = pieces_of(split(whole, [120, 200]) if make is event else avro_pieces(whole, [60, 90]))
+        pieces = pieces_of(split(event("INS", ROW, tbl=tbl), [120, 200]))
         letters = decoder().incomplete(pieces[:2], "late")
         assert [(row.tbl, row.key) for row in letters] == ([(expected, None)] if expected else [])
         assert [row.tbl for row in decoder().incomplete(pieces[1:], "late")] == [None]
-
-
-def avro_pieces(message: bytes, cuts: list[int]) -> list[bytes]:
-    whole = ces_avro.read_envelope(message)
-    ends = [0, *cuts, len(whole["data"])]
-    return [
-        avro(ces_avro.CHANGE_EVENT, {**whole, "segmentindex": at, "finalsegment": at == len(cuts),
-                                     "data": whole["data"][start:end]})
-        for at, (start, end) in enumerate(itertools.pairwise(ends))
-    ]  # fmt: skip
 
 
 def test_a_joined_event_of_a_table_that_is_not_mirrored_is_counted_with_its_pieces() -> None:

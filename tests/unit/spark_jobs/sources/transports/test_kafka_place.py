@@ -15,7 +15,7 @@ from open_mirroring.config.connections import Connection
 from open_mirroring.config.kafka import OPTIONS
 from open_mirroring.errors import TerminalError
 from open_mirroring.source_places.kafka_client import KafkaPlace, place_of
-from spark_jobs.sources.kafka.transport import _cut, _shares
+from spark_jobs.sources.transports.topics import _cut, _shares
 
 SECRET = "c2VjcmV0LWtleQ=="
 STRING = f"Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=reader;SharedAccessKey={SECRET}"
