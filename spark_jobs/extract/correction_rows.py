@@ -161,7 +161,7 @@ def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Pa
     The worker gets *write* encrypted, as an additional row without a key, because a cluster shows plain values in its
     logs (S-11).
     """
-    from spark_jobs.runtime.parcels import ParcelKey
+    from spark_jobs.runtime.worker_tasks import ParcelKey
 
     key = ParcelKey()
 

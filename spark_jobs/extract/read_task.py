@@ -23,9 +23,8 @@ from open_mirroring.facts.read_places import READ_PLACES, Numbering, Run, joined
 from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
 from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.changelog.reading import log_rows
+from spark_jobs.changelog.reading import log_rows, paths_of
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.part import Part

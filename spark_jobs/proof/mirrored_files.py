@@ -152,7 +152,7 @@ class Target(Side):
         return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        from spark_jobs.runtime.parcels import sealed_frame
+        from spark_jobs.runtime.worker_tasks import sealed_frame
 
         place, names = self._place, self._names
         if place is None or not self._pieces:

@@ -50,7 +50,7 @@ class PublishedRows(Side):
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
         """A DataFrame of what *work* computes from the rows, or at least from the rows of *part*."""
-        from spark_jobs.runtime.parcels import sealed_frame
+        from spark_jobs.runtime.worker_tasks import sealed_frame
 
         table = self.table
         return sealed_frame(self.spark, lambda _: work([table]), [None], schema)

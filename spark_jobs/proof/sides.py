@@ -192,7 +192,7 @@ class ExportSource(Source):
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
         """A DataFrame of what *work* computes from all rows, whatever *part* is, because an export has no ranges."""
-        from spark_jobs.runtime.parcels import sealed_frame
+        from spark_jobs.runtime.worker_tasks import sealed_frame
 
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
 

@@ -100,7 +100,7 @@ def run_job(
         return []
     work = _ErrorsAsValues(function)
     if needs_spark(spark, size, own_processes):
-        from spark_jobs.runtime.parcels import sealed_outcomes
+        from spark_jobs.runtime.worker_tasks import sealed_outcomes
 
         found = sealed_outcomes(spark, description, work, tasks)
     elif min(own_processes, len(tasks)) > 1:
