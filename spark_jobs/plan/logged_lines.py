@@ -113,18 +113,13 @@ def _value(sql_type: str, text: str) -> Hashable:
 
 def carries_all(cols: str, types: Mapping[str, str]) -> bool:
     """Whether rows with the column list *cols* have a value for every known column of the table (*types*)."""
-    return types.keys() <= _names(cols)
+    return types.keys() <= types_of(cols).keys()
 
 
 @lru_cache(maxsize=4096)
 def types_of(cols: str) -> Mapping[str, str]:
     """The source type of each column in a column list."""
     return {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
-
-
-@lru_cache(maxsize=4096)
-def _names(cols: str) -> frozenset[str]:
-    return frozenset(types_of(cols))
 
 
 def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:

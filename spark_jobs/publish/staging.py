@@ -42,9 +42,8 @@ from spark_jobs.changelog.reading import (
     read_history,
     read_keys,
 )
-from spark_jobs.plan.history_rows import place_of_key
 from spark_jobs.plan.plan import plan_table
-from spark_jobs.plan.selection import CountingChanges
+from spark_jobs.plan.selection import CountingChanges, place_of_key
 from spark_jobs.plan.table_plan import PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 
