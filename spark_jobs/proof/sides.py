@@ -235,28 +235,18 @@ def source_side(
     chosen = proof_source(table, export)
     if chosen is None:
         raise source_unnamed([table.source])
-    source = _read_source(spark, mirror, table, chosen, gone, streamed, borders)
+    source: Source
+    if isinstance(chosen, JdbcLoad):
+        source = JdbcSource(spark, table, chosen, gone, streamed, borders)
+    else:
+        since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
+        place = place_of(mirror, chosen.path, chosen.connection)
+        export_of_rows = Export(place, chosen.format, mirror.source.text_encoding)
+        source = ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
     if table.row_filter is None:
         return source
     refuse_undecided(table.row_filter, [column.name for column in source.columns])
     return ChangedSource(source, partial(matching_rows, where=table.row_filter))
-
-
-def _read_source(
-    spark: SparkSession,
-    mirror: Mirror,
-    table: Table,
-    chosen: ProofExport | JdbcLoad,
-    gone: Collection[str],
-    streamed: Mapping[str, str],
-    borders: Sequence[str] | None,
-) -> Source:
-    if isinstance(chosen, JdbcLoad):
-        return JdbcSource(spark, table, chosen, gone, streamed, borders)
-    since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
-    place = place_of(mirror, chosen.path, chosen.connection)
-    export_of_rows = Export(place, chosen.format, mirror.source.text_encoding)
-    return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
 
 
 class ChangedSource(Source):

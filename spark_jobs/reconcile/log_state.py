@@ -6,8 +6,9 @@ configuration.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _TASKS_PER_CORE = 3
 _GROUP = ["batch", "kind", "tbl", "epoch"]
 _COLUMNS = [*_GROUP, "pos", "fragment_of"]
-_Group = tuple[Any, ...]
 _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
@@ -62,12 +62,10 @@ def _count(root: Place, waiting: Sequence[str], files: Sequence[str]) -> _Counte
     rows: list[LogCount] = []
     pieces: list[PieceCount] = []
     for file in files:
-        try:
+        with suppress(OSError, pa.ArrowException, ObjectReplaced):
             found = _counted(root, waiting, file)
-        except (OSError, pa.ArrowException, ObjectReplaced):
-            continue
-        rows += found[0]
-        pieces += found[1]
+            rows += found[0]
+            pieces += found[1]
     return rows, pieces
 
 
@@ -89,19 +87,14 @@ def _counted(root: Place, identities: Sequence[str], file: str) -> _Counted:
 
 
 def _merged(parts: Iterable[_Counted], files: Mapping[str, LogFile]) -> LogState:
-    rows: dict[_Group, LogCount] = {}
-    pieces: dict[_Group, int] = defaultdict(int)
+    rows: dict[tuple[Any, ...], LogCount] = {}
+    pieces = Counter[tuple[str, int]]()
     for part_rows, part_pieces in parts:
         for one in part_rows:
-            group = one[:4]
-            known = rows.get(group)
-            rows[group] = one if known is None else _both(known, one)
+            known = rows.get(one[:4], one._replace(rows=0))
+            lowest = min((p for p in (one.lowest, known.lowest) if p is not None), default=None)
+            highest = max((p for p in (one.highest, known.highest) if p is not None), default=None)
+            rows[one[:4]] = one._replace(rows=one.rows + known.rows, lowest=lowest, highest=highest)
         for piece in part_pieces:
             pieces[piece.identity, piece.batch] += piece.rows
-    return LogState([*rows.values()], [PieceCount(group[0], group[1], count) for group, count in pieces.items()], files)
-
-
-def _both(one: LogCount, other: LogCount) -> LogCount:
-    lowest = min((p for p in (one.lowest, other.lowest) if p is not None), default=None)
-    highest = max((p for p in (one.highest, other.highest) if p is not None), default=None)
-    return one._replace(rows=one.rows + other.rows, lowest=lowest, highest=highest)
+    return LogState([*rows.values()], [PieceCount(*group, count) for group, count in pieces.items()], files)
