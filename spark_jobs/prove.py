@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -58,17 +59,16 @@ from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.histories import CONTENTS, LogOfHistory, contradictions
-from spark_jobs.proof.keys import differing_keys, read_sums
-from spark_jobs.proof.logged_keys import LoggedChanges
+from spark_jobs.proof.keys import LoggedChanges, differing_keys, read_sums
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
-from spark_jobs.proof.part import OfKeys, are_asked_by_key
 from spark_jobs.proof.published_rows import published_rows, whose_fault
 from spark_jobs.proof.routine import Scope, keys_to_ask
-from spark_jobs.proof.rows import HashKeys, Shape
-from spark_jobs.proof.sides import Source, hashed_source, proof_source, source_side, source_unnamed
+from spark_jobs.proof.rows import HashKeys, OfKeys, Shape, are_asked_by_key
+from spark_jobs.proof.sides import Source, proof_source, source_side, source_unnamed
 from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import is_of_spark
 from spark_jobs.sources.registry import transport_of
+from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -353,7 +353,8 @@ class _Proving:
         if salt is None or {*salted.values()} != {salt.check}:
             what = f"the columns {sorted(salted)} are published as hashes with another salt than the mirror file's"
             raise TerminalError("TABLE_REDECLARED", what, next_step=next_step_of("TABLE_REDECLARED"))
-        return hashed_source(source, sorted(salted), salt)
+        source.changes += (partial(hashed_rows, columns=sorted(salted), salt=salt),)
+        return source
 
     def _target(self, case: _Case, contents: Collection[str] = ()) -> Target:
         """Open the newest version of the target, and note up to which batch it certainly has all changes."""

@@ -27,8 +27,7 @@ from open_mirroring.protocols.proving import keys_to_correct, position_above
 from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.proof.part import OfKeys, are_asked_by_key
-from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
+from spark_jobs.proof.rows import OfKeys, Shape, Tables, are_asked_by_key, fitted, key_texts
 from spark_jobs.proof.sides import kept, lines_here, source_side
 from spark_jobs.runtime.tasks import needs_spark
 from spark_jobs.sources.sql_server.chosen_types import type_of_landed

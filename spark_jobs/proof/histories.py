@@ -27,7 +27,7 @@ from open_mirroring.protocols.proving import Kind
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, DELETE, KEY_LEFT, LOAD_MAJOR
-from spark_jobs.proof.logged_keys import LoggedChanges
+from spark_jobs.proof.keys import LoggedChanges
 from spark_jobs.proof.mirrored_files import Target
 from spark_jobs.proof.rows import Shape, fitted, key_texts
 from spark_jobs.sources.sql_server.extra_columns import times

@@ -16,8 +16,7 @@ from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.reading import PublishedFile, TableState
 from spark_jobs.proof.keys import differing_keys
 from spark_jobs.proof.mirrored_files import may_hold
-from spark_jobs.proof.part import OfKeys
-from spark_jobs.proof.rows import HashKeys, Part, Work, fitted, key_texts
+from spark_jobs.proof.rows import HashKeys, OfKeys, Part, Work, fitted, key_texts
 from spark_jobs.proof.sides import Side
 
 if TYPE_CHECKING:

@@ -27,17 +27,14 @@ from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
-from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
-from spark_jobs.proof.part import OfKeys, OfRanges
-from spark_jobs.proof.rows import Part, Work
+from spark_jobs.proof.rows import OfKeys, OfRanges, Part, Tables, Work
 from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Keys, Range
 from spark_jobs.sources.jdbc.tables import Cut, JdbcRows, JdbcTable, KeyColumns, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
-from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 from spark_jobs.sources.sql_server.row_filters import matching_rows, refuse_undecided
 
 if TYPE_CHECKING:
@@ -84,13 +81,15 @@ class Side(Protocol):
 class Source(Side, Protocol):
     """The source's side: its description for messages, its columns in order, and how it is divided into ranges.
 
-    *since* is the commit from which on an export may lack changes; None if the source can lack no change.
+    *since* is the commit from which on an export may lack changes; None if the source can lack no change. Rows get the
+    *changes* that published rows get: a filter (G-193), and hashed columns (G-121).
     """
 
     text: str
     columns: tuple[LoadColumn, ...]
     split: Split | None
     since: str | None
+    changes: tuple[Callable[[pa.Table], pa.Table], ...] = ()
 
 
 class JdbcSource(Source):
@@ -144,8 +143,8 @@ class JdbcSource(Source):
         return split, [Range(ranges[a].low, ranges[b].high, ranges[a].nulls) for a, b in runs]
 
     def _on_rows(self, work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        columns, schema, where = self.columns, _typed_schema(self.columns, self._keys), self.text
-        return lambda batches: work(JdbcRows(batches, columns, schema, where))
+        columns, where, schema, changes = self.columns, self.text, _typed_schema(self.columns, self._keys), self.changes
+        return lambda batches: work(_changed(JdbcRows(batches, columns, schema, where), changes))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         with self._turn():
@@ -197,8 +196,9 @@ class ExportSource(Source):
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
 
     def _on_rows(self, work: Work) -> Callable[[Piece], Iterator[pa.RecordBatch]]:
-        export, columns, schema = self._export, self.columns, _typed_schema(self.columns, self._keys)
-        return lambda piece: work(ExportRows(export, [piece], columns, schema))
+        export, columns, changes = self._export, self.columns, self.changes
+        schema = _typed_schema(columns, self._keys)
+        return lambda piece: work(_changed(ExportRows(export, [piece], columns, schema), changes))
 
 
 def proof_source(table: Table, export: ProofExport | None) -> ProofExport | JdbcLoad | None:
@@ -246,34 +246,8 @@ def source_side(
     if table.row_filter is None:
         return source
     refuse_undecided(table.row_filter, [column.name for column in source.columns])
-    return ChangedSource(source, partial(matching_rows, where=table.row_filter))
-
-
-class ChangedSource(Source):
-    """A source whose rows get the changes that published rows get: hashed columns (G-121) or a filter (G-193)."""
-
-    def __init__(self, source: Source, change: Callable[[pa.Table], pa.Table]) -> None:
-        self._source, self._change = source, change
-        self.text, self.columns, self.since = source.text, source.columns, source.since
-        self.split, self.size = source.split, source.size
-
-    def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
-        return self._source.lines(self._on_changed(work), part)
-
-    def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        return self._source.frame(self._on_changed(work), schema, part)
-
-    def _on_changed(self, work: Work) -> Work:
-        change = self._change
-        return lambda tables: work(map(change, tables))
-
-    def asked(self, ask: Callable[[], Answer]) -> Answer:
-        return self._source.asked(ask)
-
-
-def hashed_source(source: Source, columns: Sequence[str], salt: Salt) -> Source:
-    """Return a source with *columns* hashed as in the files for the target table (G-121)."""
-    return ChangedSource(source, partial(hashed_rows, columns=columns, salt=salt))
+    source.changes = (partial(matching_rows, where=table.row_filter),)
+    return source
 
 
 def lines_here(side: Side, work: Work, schema: pa.Schema, part: Part | None = None) -> pa.Table:
@@ -303,6 +277,12 @@ def kept(side: Side, frame: DataFrame) -> DataFrame:
         frame.unpersist()
         raise pickle.loads(error)
     return frame
+
+
+def _changed(rows: Tables, changes: Sequence[Callable[[pa.Table], pa.Table]]) -> Tables:
+    for change in changes:
+        rows = map(change, rows)
+    return rows
 
 
 def _runs(places: Sequence[int], most: int) -> list[tuple[int, int]]:

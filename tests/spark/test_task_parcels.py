@@ -27,7 +27,7 @@ from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.correction_rows import CorrectionWrite, written
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.proof.logged_keys import LoggedChanges
+from spark_jobs.proof.keys import LoggedChanges
 from spark_jobs.proof.rows import Tables
 from spark_jobs.proof.sides import ExportSource
 from spark_jobs.runtime.job import as_ours
