@@ -58,7 +58,6 @@ log = logging.getLogger(__name__)
 
 _TASK_BYTES = 256 * 1024 * 1024
 """So much of a source fills about one log file. Of smaller ones publishing reads most row groups several times."""
-_TASKS_PER_CORE = 3
 _LETTER_BYTES = 4096
 """The approximate size of a dead letter in bytes."""
 _LETTERS_AT_ONCE = 20_000
@@ -325,7 +324,7 @@ class BatchWriting:
             return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
         size = self.format.work(self.transport, ranges)
-        wanted = tasks_wanted(self.spark, size, _TASKS_PER_CORE, own_processes=own_processes(size))
+        wanted = tasks_wanted(self.spark, size, own_processes=own_processes(size))
         limit = max(1, min(_TASK_BYTES, -(-total // wanted)))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []

@@ -22,13 +22,12 @@ from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, ROW_BYTES
 from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, OfRanges, Part, Shape, SumCells
 from spark_jobs.proof.sides import Side, kept, lines_here
-from spark_jobs.runtime.tasks import needs_spark, run_job, tasks_wanted
+from spark_jobs.runtime.tasks import dealt_out, needs_spark, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STAYS = ["k1", "k2"]
-_TASKS_PER_CORE = 3
 _FOUND = pa.schema(
     [
         *map(KEYS.field, ("k1", "k2", "key")),
@@ -166,9 +165,8 @@ class LoggedChanges:
     def keys(self, spark: SparkSession, among: pa.Array | None = None) -> pa.Array:
         """The keys of the changes, each once; if *among* is given, only keys that are in *among*."""
         size = self.rows * ROW_BYTES
-        tasks = min(len(self.files), tasks_wanted(spark, size, _TASKS_PER_CORE))
         look = partial(_keys, self.root, self.chosen, among)
-        parts = [self.files[at::tasks] for at in range(tasks)]
+        parts = dealt_out(spark, self.files, size)
         found: Collection[pa.Array] = run_job(spark, "look for keys in the log", look, parts, size)
         return pa.chunked_array(found, pa.string()).unique()
 

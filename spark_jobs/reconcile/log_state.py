@@ -23,12 +23,11 @@ from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.changelog.delta_log import COMMIT_FAILED, opened_log, upgraded
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import FRAGMENT
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import dealt_out, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TASKS_PER_CORE = 3
 _GROUP = ["batch", "kind", "tbl", "epoch"]
 _COLUMNS = [*_GROUP, "pos", "fragment_of"]
 _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
@@ -50,12 +49,9 @@ def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -
     columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
     size = sum(file.size for file in files.values())
-    tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
-    names = sorted(files)
+    tasks = dealt_out(spark, sorted(files), size)
     counting = partial(_count, root, sorted(waiting))
-    return _merged(
-        run_job(spark, "count the change log", counting, [names[at::tasks] for at in range(tasks)], size), files
-    )
+    return _merged(run_job(spark, "count the change log", counting, tasks, size), files)
 
 
 def _count(root: Place, waiting: Sequence[str], files: Sequence[str]) -> _Counted:

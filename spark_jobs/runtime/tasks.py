@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 THREADS = min(4, os.cpu_count() or 1)
 """The number of threads for tasks that mostly run outside of Python; more would need more memory."""
+_TASKS_PER_CORE = 3
 _WORTH_PROCESSES = 32 * 2**20
 """A second process takes a third of a second to start; decoding so many bytes takes two of these."""
 _HELPED = 4
@@ -63,7 +64,9 @@ def needs_spark(spark: SparkSession, size: int, own_processes: int = 0) -> bool:
     return not isinstance(spark, SessionOnDemand) or size > spark.most_without * max(1, _HELPED * own_processes)
 
 
-def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int = 0, own_processes: int = 0) -> int:
+def tasks_wanted(
+    spark: SparkSession, size: int, own_threads: int = 0, own_processes: int = 0, per_core: int = _TASKS_PER_CORE
+) -> int:
     """The number of tasks for work of *size* bytes: *per_core* for each core of Spark.
 
     If the work is done without Spark, the number is one, or *per_core* for each of *own_threads* or *own_processes*.
@@ -73,6 +76,12 @@ def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int
     from spark_jobs.runtime.worker_tasks import parallelism
 
     return per_core * parallelism(spark)
+
+
+def dealt_out(spark: SparkSession, items: Sequence[Task], size: int) -> list[Sequence[Task]]:
+    """Divide *items* into tasks, for work of *size* bytes."""
+    tasks = min(len(items), tasks_wanted(spark, size))
+    return [items[at::tasks] for at in range(tasks)]
 
 
 def own_processes(size: int) -> int:
