@@ -126,8 +126,7 @@ def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
     """The keys that have an update without all known columns."""
     if not changes.num_rows:
         return set()
-    lists = changes["cols"].unify_dictionaries().combine_chunks()
-    lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
+    lists = changes["cols"].unify_dictionaries().combine_chunks().dictionary_encode()
     partial = pa.array([not carries_all(text, types) for text in lists.dictionary.to_pylist()], pa.bool_())
     chosen = pc.and_(pc.equal(changes["op"], UPDATE).combine_chunks(), partial.take(lists.indices))
     return set(changes["key"].filter(chosen).to_pylist())

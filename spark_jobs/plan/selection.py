@@ -34,8 +34,7 @@ def read_as_now(changes: pa.Table, former: Sequence[FormerColumn]) -> pa.Table:
 
 
 def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
-    lists = changes["cols"].unify_dictionaries().combine_chunks()
-    lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
+    lists = changes["cols"].unify_dictionaries().combine_chunks().dictionary_encode()
     known = lists.dictionary.to_pylist()
     changed = {text: _list_of_now(text, former) for text in known if text is not None and _carries(text, former)}
     carrying = pa.array([text in changed for text in known], pa.bool_())
@@ -206,8 +205,7 @@ def _not_in_load(plan: TablePlan, changes: pa.Table) -> pa.Table:
 
 def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> pa.Array:
     """For each row, whether it belongs to the newest full load or is newer; *since* is true for later positions."""
-    origins, positions = changes["origin"].combine_chunks(), changes["pos"].combine_chunks()
-    origins = origins if pa.types.is_dictionary(origins.type) else origins.dictionary_encode()
+    origins, positions = changes["origin"].combine_chunks().dictionary_encode(), changes["pos"].combine_chunks()
     partitions = [partition_of(origin) for origin in origins.dictionary.to_pylist()]
     begins = pa.array([load.begins.get(one) for one in partitions], pa.int64()).take(origins.indices)
     is_of_stream = pc.equal(changes["epoch"].combine_chunks().cast(pa.string()), load.epoch)

@@ -44,11 +44,9 @@ class PublishedRows(Side):
     size = 0
 
     def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
-        """Read the rows, or at least the rows of *part*; yield what *work* computes from them."""
         return work([self.table])
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        """A DataFrame of what *work* computes from the rows, or at least from the rows of *part*."""
         from spark_jobs.runtime.worker_tasks import sealed_frame
 
         table = self.table

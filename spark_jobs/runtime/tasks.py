@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from open_mirroring.errors import MirroringError, disk_error, memory_error
@@ -107,7 +108,7 @@ def run_job(
     """
     if not tasks:
         return []
-    work = _ErrorsAsValues(function)
+    work = partial(_outcome, function)
     if needs_spark(spark, size, own_processes):
         from spark_jobs.runtime.worker_tasks import sealed_outcomes
 
@@ -137,25 +138,20 @@ def is_of_spark(error: Exception) -> bool:
     return isinstance(error, PySparkException | Py4JError)
 
 
-class _ErrorsAsValues:
-    """Returns a task's errors as values: Spark would retry the task, and wrap the error in a stack trace."""
+def _outcome(function: Callable[[Any], Any], task: Any) -> Any:
+    """Return a task's error as a value: Spark would retry the task, and wrap the error in a stack trace."""
+    with without_pandas():
+        import pyarrow as pa
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, task: Any) -> Any:
-        with without_pandas():
-            import pyarrow as pa
-
-            pa.array([None])  # its first array of Python values asks whether they are a series of pandas
-        try:
-            return self._function(task)
-        except MirroringError as error:
-            return error
-        except MemoryError:
-            return memory_error()
-        except OSError as error:
-            ours = disk_error(error)
-            if ours is None:
-                raise
-            return ours
+        pa.array([None])  # its first array of Python values asks whether they are a series of pandas
+    try:
+        return function(task)
+    except MirroringError as error:
+        return error
+    except MemoryError:
+        return memory_error()
+    except OSError as error:
+        ours = disk_error(error)
+        if ours is None:
+            raise
+        return ours
