@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -64,11 +63,10 @@ from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
 from spark_jobs.proof.published_rows import published_rows, whose_fault
 from spark_jobs.proof.routine import Scope, keys_to_ask
 from spark_jobs.proof.rows import HashKeys, OfKeys, Shape, are_asked_by_key
-from spark_jobs.proof.sides import Source, proof_source, source_side, source_unnamed
+from spark_jobs.proof.sides import Source, hashed_source, proof_source, source_side, source_unnamed
 from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import is_of_spark
 from spark_jobs.sources.registry import transport_of
-from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -353,8 +351,7 @@ class _Proving:
         if salt is None or {*salted.values()} != {salt.check}:
             what = f"the columns {sorted(salted)} are published as hashes with another salt than the mirror file's"
             raise TerminalError("TABLE_REDECLARED", what, next_step=next_step_of("TABLE_REDECLARED"))
-        source.changes += (partial(hashed_rows, columns=sorted(salted), salt=salt),)
-        return source
+        return hashed_source(source, sorted(salted), salt)
 
     def _target(self, case: _Case, contents: Collection[str] = ()) -> Target:
         """Open the newest version of the target, and note up to which batch it certainly has all changes."""

@@ -27,6 +27,7 @@ from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
+from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import OfKeys, OfRanges, Part, Tables, Work
@@ -35,6 +36,7 @@ from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file
 from spark_jobs.sources.jdbc.dialects import Keys, Range
 from spark_jobs.sources.jdbc.tables import Cut, JdbcRows, JdbcTable, KeyColumns, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
+from spark_jobs.sources.sql_server.hashed_columns import hashed_rows
 from spark_jobs.sources.sql_server.row_filters import matching_rows, refuse_undecided
 
 if TYPE_CHECKING:
@@ -247,6 +249,12 @@ def source_side(
         return source
     refuse_undecided(table.row_filter, [column.name for column in source.columns])
     source.changes = (partial(matching_rows, where=table.row_filter),)
+    return source
+
+
+def hashed_source(source: Source, columns: Sequence[str], salt: Salt) -> Source:
+    """Have *columns* of a source hashed as in the files for the target table (G-121)."""
+    source.changes += (partial(hashed_rows, columns=columns, salt=salt),)
     return source
 
 
