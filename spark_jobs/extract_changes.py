@@ -82,10 +82,7 @@ class _Points:
         self._driver = ExtractionDriver(mirror, ledger, spark)
         self._letters = partial(read_open_letters, mirror, ledger)
         self._horizon = LedgerReader(ledger, mirror.name).mirror_horizon
-        self._waiting: Sequence[str] = ()
-        self._withheld: Sequence[str] = ()
-        self._overdue: Sequence[str] = ()
-        self._unread: Sequence[str] = ()
+        self._found = Found([], [])
         self._gone: Sequence[str] = ()
 
     def read(self, backfill: Backfill | None) -> Extracted:
@@ -98,11 +95,17 @@ class _Points:
         driver = self._driver
         driver.drive(agenda)
         self._listen()
-        batches = tuple(driver.completed)
-        newest = batches[-1] if batches else None
-        counts, waiting, joined = driver.counts, self._waiting, driver.joined
-        done = Extracted(newest, counts, waiting, batches, self._gone, withheld=self._withheld, joined=joined)
-        return done._replace(overdue=self._overdue)
+        found = self._found
+        return Extracted(
+            driver.completed[-1] if driver.completed else None,
+            driver.counts,
+            found.waiting,
+            tuple(driver.completed),
+            self._gone,
+            withheld=sorted({*found.waiting} - {*found.empty}),
+            overdue=found.overdue,
+            joined=driver.joined,
+        )
 
     def _read_corrected(self) -> None:
         """Decode dead letters again after a table's key was corrected; stop it again if one is still unreadable."""
@@ -128,11 +131,7 @@ class _Points:
         if retained := self._driver.source.transport.retained():
             self._driver.ledger.record_offsets(retained)
         self._driver.look_for_tables()
-        found = self._find()
-        self._waiting = found.waiting
-        self._withheld = sorted({*found.waiting} - {*found.empty})
-        self._overdue = found.overdue
-        self._unread = found.unread
+        self._found = found = self._find()
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is complete", name)
         if not found.ranges and self._driver.has_overdue:
@@ -186,8 +185,8 @@ class _Points:
         from_source = source.transport.report(self._driver.spark)
         known = {name: table.source for name, table in source.tables.items()}
         signals = {(known.get(name, name), code): what for (name, code), what in from_source.signals.items()}
-        if self._unread:
-            signals[ANY_TABLE, FILE_UNKNOWN] = unread_text(self._unread)
+        if self._found.unread:
+            signals[ANY_TABLE, FILE_UNKNOWN] = unread_text(self._found.unread)
         statements = from_source.statements
         if statements is not None:
             statements = {known[name]: of_one for name, of_one in statements.items() if name in known}

@@ -126,7 +126,7 @@ def _log(
     sources, planned = [table.source for table in loading], reader.tables()
     plans = {table.source: planned[table.source].start.load_plan for table in loading}
     size = sum(weight_of(spark, table, plan) for table in loading if (plan := plans[table.source]) is not None)
-    at_once = tasks_wanted(spark, size, _CHUNKS_PER_CORE, THREADS)
+    at_once = tasks_wanted(spark, size, THREADS, per_core=_CHUNKS_PER_CORE)
     given_back: dict[str, str] = {}
     rows: dict[str, int] = {}
     begun, before = time.monotonic(), _chunks_in_log(reader)

@@ -114,7 +114,14 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
             held_from=min([x.at.batch for x in letters] + [f.since_batch for f in fragments], default=None),
             batches_per_block=BATCHES_PER_BLOCK,
         )
-        held_by = _held_by(letters, len(fragments), [source for source, state in states.items() if state.reset])
+        held_by = []
+        if letters:
+            first = min(x.at.batch for x in letters)
+            held_by.append(f"{len(letters)} open dead letters, the first in batch {first}")
+        if fragments:
+            held_by.append(f"{len(fragments)} split messages that wait for pieces")
+        if resets := [source for source, state in states.items() if state.reset]:
+            held_by.append(f"the resets of {resets}, which may need their complete log")
         if moved is None or (moved == known and not of_tables):
             return {}, held_by
         in_reset = [state.id for state in states.values() if state.reset is not None]
@@ -156,17 +163,6 @@ def _tables(
             in_reset=state.reset is not None,
         )
     return found
-
-
-def _held_by(letters: Sequence[OpenLetter], fragments: int, in_reset: Sequence[str]) -> list[str]:
-    held = []
-    if letters:
-        held.append(f"{len(letters)} open dead letters, the first in batch {min(x.at.batch for x in letters)}")
-    if fragments:
-        held.append(f"{fragments} split messages that wait for pieces")
-    if in_reset:
-        held.append(f"the resets of {in_reset}, which may need their complete log")
-    return held
 
 
 main = Job("maintain", lambda mirror, ledger, spark, _: maintain(mirror, ledger, spark))

@@ -58,13 +58,11 @@ from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.histories import CONTENTS, LogOfHistory, contradictions
-from spark_jobs.proof.keys import differing_keys, read_sums
-from spark_jobs.proof.logged_keys import LoggedChanges
+from spark_jobs.proof.keys import LoggedChanges, differing_keys, read_sums
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
-from spark_jobs.proof.part import OfKeys, are_asked_by_key
 from spark_jobs.proof.published_rows import published_rows, whose_fault
 from spark_jobs.proof.routine import Scope, keys_to_ask
-from spark_jobs.proof.rows import HashKeys, Shape
+from spark_jobs.proof.rows import HashKeys, OfKeys, Shape, are_asked_by_key
 from spark_jobs.proof.sides import Source, hashed_source, proof_source, source_side, source_unnamed
 from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import is_of_spark
@@ -178,20 +176,32 @@ class _Proving:
         self._settle = transport_of(mirror).settles_after if said is None else said
 
     def run(self, only: Sequence[str] | None) -> Proved:
-        cases = self._first_looks(only)
+        states = self._reader.tables()
+        gone = self._reader.gone_columns(states.values())
+        before = ProofLedger(self._ledger).newest(state.id for state in states.values())
+        self._noted = self._reader.unverified_columns(states.values())
+        cases = []
+        for table in self._mirror.tables:
+            if only is None or table.source in only:
+                state = states[table.source]
+                dropped = frozenset(column.column for column in gone.get(state.id, ()))
+                scope = Scope(self._now, before.get(state.id))
+                cases.append(_Case(table, state, dropped, Proof(_NOWHERE, ""), scope))
+        self._look_at(cases, self._first_look)
         looking = [case for case in cases if case.left is not None]
-        ends: Mapping[str, int] | str | None = None
+        ends: Mapping[str, int] | None = None
         for _ in range(1, self._looks):
             if not looking:
                 break
             log.info("%d tables have keys that differ: another look in %s s", len(looking), self._settle)
             self._sleep(self._settle)
             # What was committed before the last look has arrived by this time where it is read.
-            ends = self._ends() if ends is None or isinstance(ends, str) else ends
-            waiting, open_batch = len(self._extracted.open_fragments()), self._reader.mirror().open_batch
-            self._behind = (
-                ends if isinstance(ends, str) else why_behind(ends, self._reader.bound(), open_batch, waiting)
-            )
+            try:
+                ends = transport_of(self._mirror).ends(self._spark, self._extracted.bound()) if ends is None else ends
+                waiting, open_batch = len(self._extracted.open_fragments()), self._reader.mirror().open_batch
+                self._behind = why_behind(ends, self._reader.bound(), open_batch, waiting)
+            except MirroringError as error:
+                self._behind = f"how far the source's changes go is unknown: {error.code}"
             if self._behind:
                 log.info("not yet: %s", self._behind)
                 continue
@@ -253,21 +263,6 @@ class _Proving:
             rows_target=history.rows,
             looks=case.proof.looks + 1,
         )
-
-    def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
-        states = self._reader.tables()
-        gone = self._reader.gone_columns(states.values())
-        before = ProofLedger(self._ledger).newest(state.id for state in states.values())
-        self._noted = self._reader.unverified_columns(states.values())
-        cases = []
-        for table in self._mirror.tables:
-            if only is None or table.source in only:
-                state = states[table.source]
-                dropped = frozenset(column.column for column in gone.get(state.id, ()))
-                scope = Scope(self._now, before.get(state.id))
-                cases.append(_Case(table, state, dropped, Proof(_NOWHERE, ""), scope))
-        self._look_at(cases, self._first_look)
-        return cases
 
     def _look_at(self, cases: Sequence[_Case], look: Callable[[_Case], None]) -> None:
         """Look at several tables at the same time, because small tables alone would leave processor cores idle."""
@@ -337,8 +332,8 @@ class _Proving:
         if days is None or (self._asked.exports or {}).get(case.table.source) is not None:
             return
         case.scope = case.scope.covering(case.source.split)
-        horizon, known = self._reader.mirror_horizon(), case.scope.known
-        if known is not None and horizon is not None and horizon.dropped > known.batch:
+        known = case.scope.known
+        if known is not None and self._reader.mirror().dropped > known.batch:
             return  # the change log no longer has all changes since the last proof
         if self._asked.is_routine:
             keys = keys_to_ask(self._spark, self._reader, self._log_root, case.state, case.source, case.scope)
@@ -373,14 +368,11 @@ class _Proving:
             if file.number > applied or target.changed is None or file.confirmed_at > target.changed
         ]
         batch = min([row.published_batch, *(file.batch_from for file in open_files)])
-        case.base = Position(batch, self._highest(case.state, batch))
-        return target
-
-    def _highest(self, state: TableState, batch: int) -> str | None:
-        epochs = self._reader.epochs([state.id]).get(state.id, {})
-        seen = self._reader.highest(state.source, batch)
+        epochs = self._reader.epochs([case.state.id]).get(case.state.id, {})
+        seen = self._reader.highest(case.state.source, batch)
         known = [LogPosition.parse(epochs[e], text) for e, text in seen.items() if epochs.get(e, -1) >= 0]
-        return f"{max(known).epoch}:{max(known).text}" if known else None
+        case.base = Position(batch, f"{max(known).epoch}:{max(known).text}" if known else None)
+        return target
 
     def _differing(self, case: _Case, target: Target, work: HashKeys) -> pa.Table:
         """The keys that differ; at a second look, only those that differed at the first are compared."""
@@ -439,8 +431,7 @@ class _Proving:
         if at.row.published_position is not None:
             reaching |= not_below(at.row.published_position, epochs)
         if case.source is not None and case.source.since is not None:
-            horizon = self._reader.mirror_horizon()
-            dropped = 0 if horizon is None else horizon.dropped
+            dropped = self._reader.mirror().dropped
             reached = self._reader.highest(source, dropped).values() if dropped else ()
             if any(text >= case.source.since for text in reached):
                 return None  # the change log no longer shows which keys were changed since the export
@@ -462,13 +453,6 @@ class _Proving:
         for line in certain.sort_by("key").slice(0, shown).to_pylist():
             columns = tuple(names[at] for at in line["columns"])
             case.keys.append(DifferingKey(line["key"], Kind(line["kind"]), columns))
-
-    def _ends(self) -> Mapping[str, int] | str:
-        """How far the source's changes reach after a comparison; a text if that cannot be found out."""
-        try:
-            return transport_of(self._mirror).ends(self._spark, self._extracted.bound())
-        except MirroringError as error:
-            return f"how far the source's changes go is unknown: {error.code}"
 
     def _concluded(self, case: _Case) -> Mapping[str, Any]:
         """The result for one table, which is also recorded in the ledger."""

@@ -157,15 +157,6 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
     return records
 
 
-def _manifest(mirror: Mirror, record: BatchRecord) -> Manifest:
-    try:
-        return Manifest.from_json(record.manifest)
-    except TypeError as error:
-        what = f"another version of open_mirroring wrote the record of batch {record.number}"
-        next_step = f"install the version that wrote the change log, or {_START_OVER}"
-        raise _not_reported(mirror, what, next_step) from error
-
-
 def _not_reported(mirror: Mirror, what: str, next_step: str) -> TerminalError:
     return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror.name}", next_step=next_step)
 
@@ -173,7 +164,13 @@ def _not_reported(mirror: Mirror, what: str, next_step: str) -> TerminalError:
 def _found_log(mirror: Mirror, root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:
     there, holding, dropped = {Path(file).name for file in log_files(root)}, dict[str, set[int]](), 0
     for number, record in records.items():
-        for file in _manifest(mirror, record).files:
+        try:
+            manifest = Manifest.from_json(record.manifest)
+        except TypeError as error:
+            what = f"another version of open_mirroring wrote the record of batch {number}"
+            next_step = f"install the version that wrote the change log, or {_START_OVER}"
+            raise _not_reported(mirror, what, next_step) from error
+        for file in manifest.files:
             if Path(file["path"]).name not in there:
                 dropped = max(dropped, number)
             for source in file["tables"]:

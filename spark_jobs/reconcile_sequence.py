@@ -43,7 +43,7 @@ from spark_jobs.reconcile.before_images import ImagesTask, look_for_contradictio
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
 from spark_jobs.runtime.job import TABLES, Job
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import dealt_out, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,6 @@ CHANGE_LOG = "(change log)"
 """The name under which findings about the complete change log are reported; they stop no table."""
 
 _LOOKS = 5
-_TASKS_PER_CORE = 3
 _SEARCHED_ROWS = 200_000
 
 
@@ -203,8 +202,7 @@ def _read_files(mirror: Mirror, spark: SparkSession, records: Sequence[TableReco
     ]
     found: dict[str, list[FileContent]] = {state.id: [] for state in states}
     size = sum(listed.size for _, listed in files)
-    wanted = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
-    tasks: list[CheckTask] = [files[at::wanted] for at in range(wanted)]
+    tasks: list[CheckTask] = dealt_out(spark, files, size)
     for part in run_job(spark, f"read {len(files)} published files", partial(read_contents, zone), tasks, size):
         for table_id, content in part:
             found[table_id].append(content)

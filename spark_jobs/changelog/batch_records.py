@@ -28,7 +28,7 @@ def write_record(root: Place, number: int, ranges: str, manifest: str) -> None:
 
     An existing record is replaced: it is equal, or its batch was never committed to the change log.
     """
-    place, sealed = _place(root, number), {"batch": number, "ranges": ranges, "manifest": manifest}
+    place, sealed = root / record_name(number), {"batch": number, "ranges": ranges, "manifest": manifest}
     content = json.dumps({**sealed, "at": datetime.now(UTC).isoformat()}, ensure_ascii=False).encode()
     if isinstance(place, Path):
         make_folders(str(place.parent))
@@ -58,7 +58,7 @@ def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
 
 
 def _read(root: Place, number: int) -> BatchRecord | None:
-    place = _place(root, number)
+    place = root / record_name(number)
     try:
         document = json.loads(place.read_bytes())
         at = datetime.fromisoformat(document["at"])
@@ -72,7 +72,3 @@ def _read(root: Place, number: int) -> BatchRecord | None:
             where=str(place),
             next_step="restore the file from a backup of the change log; without one, start over (docs: *Start over*)",
         ) from error
-
-
-def _place(root: Place, number: int) -> Place:
-    return root / record_name(number)

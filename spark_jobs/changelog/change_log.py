@@ -28,9 +28,8 @@ from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpe
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place, delta_address
 from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
 from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, refuse_foreign, upgraded
-from spark_jobs.changelog.log_paths import BLOCK
 from spark_jobs.changelog.newest_batch import app_id
-from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
+from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, BLOCK
 
 _PROBE = "_created_once"
 """An object next to the table that stays there. A storage that creates it twice could also commit a version twice."""

@@ -20,11 +20,10 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from open_mirroring.changes.row_key import key_bucket
-from open_mirroring.storage.arrow_files import arrow_files
+from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 from open_mirroring.storage.object_path import Place
 from open_mirroring.without_pandas import without_pandas
 from spark_jobs.changelog.arrow_schema import HELD_SCHEMA, LOG_SCHEMA
-from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.schema import CHANGE, TRANSACTION_COLUMNS
 
 if TYPE_CHECKING:
@@ -42,6 +41,11 @@ CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
 
 DATED_SCHEMA = pa.schema([*CHANGES_SCHEMA, *(_SCHEMA.field(name) for name in TRANSACTION_COLUMNS)])
 """The columns that are read if commit time or transaction are needed, too (G-118)."""
+
+
+def paths_of(root: Place, files: Sequence[str]) -> list[str]:
+    """The paths of files of the change log as Arrow's file system expects them."""
+    return [arrow_path(root / file) for file in files]
 
 
 class Wanted(NamedTuple):

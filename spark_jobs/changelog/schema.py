@@ -21,6 +21,9 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 BATCHES_PER_BLOCK = 100
 """The change log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``: maintenance drops complete blocks."""
 
+BLOCK = "batch_block"
+"""The partition column of the change log."""
+
 TRANSACTION_COLUMNS = ("committed", "transaction")
 """The columns with time and id of a change's transaction; NULL unless the mirror asks for them."""
 
@@ -29,6 +32,14 @@ CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
 
 ROW_BYTES = 256
 """The approximate size of a logged change in bytes."""
+
+
+def file_path(batch: int, attempt: str, index: int, one_try: str) -> str:
+    """The path of file *index* of an attempt to write *batch*, relative to the change log's folder.
+
+    *one_try* makes the names of each repetition of a task different.
+    """
+    return f"{BLOCK}={batch // BATCHES_PER_BLOCK}/{batch:012d}-{attempt}-{index:05d}-{one_try}.parquet"
 
 
 def image_mark(image: bytes) -> int:

@@ -23,8 +23,7 @@ from open_mirroring.facts.column_lists import COLUMN_LISTS
 from open_mirroring.facts.kind import NewFacts
 from open_mirroring.storage.object_path import ObjectPath, Place
 from spark_jobs.changelog.arrow_schema import HELD_SCHEMA, LOG_SCHEMA
-from spark_jobs.changelog.log_paths import file_path
-from spark_jobs.changelog.schema import CHANGE, CODED, FRAGMENT, INSERT, UPDATE, LogRow, bucket_ranges
+from spark_jobs.changelog.schema import CHANGE, CODED, FRAGMENT, INSERT, UPDATE, LogRow, bucket_ranges, file_path
 
 ROWS_PER_FILE = 200_000
 BYTES_PER_FILE = 256 * 2**20

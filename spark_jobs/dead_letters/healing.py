@@ -148,8 +148,11 @@ class _Search:
         generation = state.row.generation
         ordinals = self.reader.epochs([state.id]).get(state.id, {})
         ordinals = {e: at for e, at in ordinals.items() if is_of_generation(e, generation)}
-        known = {row: self._order(row, ordinals) for row in rows}
-        wanted = {row: order for row, order in known.items() if order is not None and row.looked_to < published}
+        wanted = {
+            row: position_order(ordinals[row.epoch], row.pos)
+            for row in rows
+            if row.key is not None and row.pos is not None and row.epoch in ordinals and row.looked_to < published
+        }
         if not wanted:
             return set(), self._looked_to(ordinals)
         later: dict[_Stale, bool] = {}
@@ -168,11 +171,6 @@ class _Search:
         for row in rows:
             places[row.at] = places.get(row.at, True) and later.get(row, False)
         return {at for at, is_healed in places.items() if is_healed}, self._looked_to(ordinals)
-
-    @staticmethod
-    def _order(row: _Stale, ordinals: Mapping[str, int]) -> str | None:
-        ordinal = ordinals.get(row.epoch or "")
-        return None if row.key is None or row.pos is None or ordinal is None else position_order(ordinal, row.pos)
 
     def _newest(
         self, rows: Mapping[_Stale, str], above: int, ordinals: Mapping[str, int], bad: Sequence[str]

@@ -19,11 +19,9 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.delta_log import log_files
-from spark_jobs.changelog.reading import logged, query_files
+from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, REJECTED
-from spark_jobs.dead_letters.open_letters import untyped_letters
-
-_FILES_AT_ONCE = 256
+from spark_jobs.dead_letters.open_letters import files_with_letters, untyped_letters
 
 
 class DeadLetter(NamedTuple):
@@ -60,9 +58,15 @@ def dead_letters(
     log_root: Place, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
 ) -> ListedLetters:
     """The newest *limit* dead letters of a mirror, without the *settled* dead letters."""
-    # Settled dead letters are skipped, so as many more have to be read.
-    found = _unreadable(log_root, limit + 1 + len(settled))
-    found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
+    found: list[DeadLetter] = []
+    query = """SELECT batch, tbl, origin, place, epoch || ' ' || pos, code, reason FROM logged
+               WHERE kind = $kind ORDER BY batch DESC, origin, place LIMIT $wanted"""
+    if files := files_with_letters(reader):
+        # Settled dead letters are skipped, so as many more have to be read.
+        parameters = {"kind": REJECTED, "wanted": limit + 1 + len(settled)}
+        with logged(log_root, files) as db:
+            letters = [DeadLetter("unreadable", *row) for row in db.execute(query, parameters).fetchall()]
+        found = [letter for letter in letters if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
     for one in untyped_letters(reader, settled):
         batch, origin, place = one.at
         position = f"{one.epoch} {one.position}"
@@ -98,28 +102,6 @@ def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int
                 out.write(json.dumps(line, ensure_ascii=False) + "\n")
                 lines += 1
     return lines
-
-
-def _unreadable(log_root: Place, wanted: int) -> list[DeadLetter]:
-    found: list[DeadLetter] = []
-    # Names begin with the batch, so the newest come first and most of a long log is not opened.
-    files = sorted(log_files(log_root), key=lambda file: Path(file).name, reverse=True)
-    query = """SELECT batch, tbl, origin, place, epoch || ' ' || pos, code, reason
-               FROM {} WHERE kind = $kind"""
-    import duckdb
-
-    with duckdb.connect() as db:
-        while files and len(found) < wanted:
-            # A batch is never divided, because the order inside it is not the order of its files.
-            last = Path(files[min(len(files), _FILES_AT_ONCE) - 1]).name.partition("-")[0]
-            chunk = [file for file in files if Path(file).name.partition("-")[0] >= last]
-            files = files[len(chunk) :]
-            view = f"logged_{len(files)}"
-            query_files(db, log_root, chunk, view)
-            rows = db.execute(query.format(view), {"kind": REJECTED}).fetchall()
-            found += [DeadLetter("unreadable", *row) for row in rows]
-    found.sort(key=lambda letter: (-letter.batch, letter.origin, letter.place))
-    return found[:wanted]
 
 
 def _contents(log_root: Place, batch: int, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:

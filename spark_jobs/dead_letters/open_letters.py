@@ -6,7 +6,7 @@ DuckDB opens only files of batches that have dead letters.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from sqlalchemy import Engine
@@ -16,7 +16,6 @@ from open_mirroring.changes.manifest import (
     REASON,
     BoundRange,
     LetterPlace,
-    Manifest,
     SeenLetter,
     bounded_letters,
 )
@@ -27,7 +26,6 @@ from open_mirroring.ledger.dead_letters import is_counted, recount, settled_lett
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.tables import grouped
 from open_mirroring.protocols.table_stops import KEY_CORRECTED
-from open_mirroring.storage.object_path import Place
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +76,24 @@ class LetterChoice(NamedTuple):
         return at is not None and (self.after or "") <= at and (self.before is None or at < self.before)
 
 
-def open_letters(
-    root: Place, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
-) -> list[OpenLetter]:
-    """The dead letters in the change log at *root* that are not *settled*, in the order of batch, origin and place."""
-    batches = [m for m in manifests.values() if any(m.counts.get(count, 0) for count in _COUNTS)]
-    files = [str(file["path"]) for manifest in batches for file in manifest.files]
+def files_with_letters(reader: LedgerReader) -> list[str]:
+    """The files of batches with dead letters, as far as the change log still has these batches."""
+    dropped = reader.mirror().dropped
+    batches = [manifest for number, manifest in reader.manifests().items() if number > dropped]
+    with_letters = [one for one in batches if any(one.counts.get(count, 0) for count in _COUNTS)]
+    return [str(file["path"]) for manifest in with_letters for file in manifest.files]
+
+
+def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
+    """The open dead letters in the change log, in the order of batch, origin and place."""
+    reader = LedgerReader(ledger, mirror.name)
+    files = files_with_letters(reader)
     if not files:
         return []
+    with_key = {table.source for table in mirror.tables if table.key}
+    # Even if the new key is none (G-69).
+    with_key |= {state.source for state in reader.tables().values() if state.stop_code == KEY_CORRECTED}
+    settled = settled_letters(ledger, mirror.name)
     query = """SELECT batch, origin, place, any_value(tbl), bool_or(key IS NULL), min(code), any_value(epoch), min(pos),
                       bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*), any_value(reason),
                       CASE WHEN count(*) = 1 THEN any_value(key) END
@@ -93,28 +101,16 @@ def open_letters(
     from spark_jobs.changelog.reading import logged  # few runs find dead letters to read
     from spark_jobs.changelog.schema import REJECTED
 
-    with logged(root, files) as db:
+    with logged(log_place(mirror), files) as db:
         rows = db.execute(query, {"kind": REJECTED}).fetchall()
     found = []
     for batch, origin, place, table, no_key, code, epoch, position, has_message, count, reason, key in rows:
         at = LetterPlace(batch, origin, place)
         if at not in settled:
-            hides = no_key and table in tables_with_key
+            hides = no_key and table in with_key
             is_message = has_message and code not in having(Trait.OF_A_FILE)
             found.append(OpenLetter(at, table, hides, code, epoch, position, is_message, count, reason or "", key))
     return found
-
-
-def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
-    """The open dead letters of a mirror in those batches that the change log still has."""
-    reader = LedgerReader(ledger, mirror.name)
-    dropped = reader.mirror().dropped
-    manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
-    with_key = {table.source for table in mirror.tables if table.key}
-    # Even if the new key is none (G-69).
-    with_key |= {state.source for state in reader.tables().values() if state.stop_code == KEY_CORRECTED}
-    settled = settled_letters(ledger, mirror.name)
-    return open_letters(log_place(mirror), manifests, settled.keys(), with_key)
 
 
 def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> list[OpenLetter]:

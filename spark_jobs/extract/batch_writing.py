@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
+
+from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import (
     SENT_BY,
@@ -21,8 +23,8 @@ from open_mirroring.changes.manifest import (
     SeenLetter,
     SettledLetter,
 )
-from open_mirroring.changes.places_left import Reads
 from open_mirroring.codes import Trait, having
+from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.foreign_tables import FOREIGN
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
@@ -34,12 +36,12 @@ from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, Stop
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
+from spark_jobs.beginning.joining import fitting
 from spark_jobs.changelog.schema import LOAD_MAJOR
-from spark_jobs.dead_letters.open_letters import OpenLetter, covered_by, healed_tables
+from spark_jobs.dead_letters.open_letters import OpenLetter, covered_by, healed_tables, read_open_letters
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads, repeated_load
-from spark_jobs.extract.misread_ids import misread, stops_of_shared
-from spark_jobs.extract.new_senders import new_senders, unrelated_senders
+from spark_jobs.extract.mixed_tables import misread, new_senders, stops_of_shared, unrelated_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.part import Part, facts_of, merge
 from spark_jobs.extract.read_task import LogTarget, ReadTask, begin_log, read
@@ -56,43 +58,29 @@ log = logging.getLogger(__name__)
 
 _TASK_BYTES = 256 * 1024 * 1024
 """So much of a source fills about one log file. Of smaller ones publishing reads most row groups several times."""
-_TASKS_PER_CORE = 3
 _LETTER_BYTES = 4096
 """The approximate size of a dead letter in bytes."""
 _LETTERS_AT_ONCE = 20_000
 _Watched = frozenset[tuple[str, int]]
 
 
-class RowsOfRanges(Protocol):
-    """Reads ranges that are not messages, such as chunks of an initial load, into files of the change log."""
-
-    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Write the rows of *ranges* into the change log's files; returns the parts of the batch's manifest."""
-        ...
-
-
 @dataclass(frozen=True)
 class BatchWriting:
     """Writes the files of batches; the files of a batch count only once their manifest is sealed in the ledger.
 
-    *given* are the table structures in the mirror file, *registry* looks up structures in a schema registry. *may_join*
-    is whether a table's name matches a pattern in the mirror file. *letters* returns the open dead letters.
+    *given* are the table structures in the mirror file, *registry* looks up structures in a schema registry.
     """
 
-    spark: SparkSession
+    mirror: Mirror
+    engine: Engine
     ledger: ExtractLedger
+    spark: SparkSession
     root: Place
     transport: Transport
     format: Format
     tables: Mapping[str, MirroredTable]
     registry: SchemaLookup | None
     given: Sequence[SourceSchema]
-    timeout: timedelta
-    letters: Callable[[], list[OpenLetter]]
-    loads: Callable[[], RowsOfRanges]
-    corrections: Callable[[], RowsOfRanges]
-    may_join: Callable[[str], bool]
-    reads: Reads
 
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what *scope* names into files of a new attempt, and return the manifest of these files (G-142).
@@ -107,31 +95,38 @@ class BatchWriting:
                 # A partition that had nothing at the first look: its next message is not its first (G-143).
                 if 0 < one.start == one.end:
                     READ_PLACES.add(begun_empty, [Run(one.start, one.start - 1)], name=one.name)
-        return replace(manifest, facts=merged((manifest.facts, begun_empty)), reads=self.reads)
+        return replace(manifest, facts=merged((manifest.facts, begun_empty)), reads=self.mirror.reads)
 
     def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
-            return merge(self.loads().read(batch, attempt, scope.ranges), (), self.format.partitions)
+            from spark_jobs.extract.logged_loads import log_loads
+
+            loaded = log_loads(self.mirror, self.engine, self.spark, batch, attempt, scope.ranges)
+            return merge(loaded, (), self.format.partitions)
         if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
-            return merge(self.corrections().read(batch, attempt, scope.ranges), (), self.format.partitions)
+            from spark_jobs.extract.correction_rows import log_corrections
+
+            corrected = log_corrections(self.mirror, self.engine, self.spark, batch, attempt, scope.ranges)
+            return merge(corrected, (), self.format.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         # Structures that the mirror file gave earlier are kept to find the new ones among them, and are not used.
         known = [*self.given, *(schema for schema in kept if schema.topic not in (BY_HAND, SENT_BY))]
         untried = sorted(set(self.given) - set(kept))
-        open_before = self.letters() if scope.purpose in ("reread", "replay") else []
+        open_before = read_open_letters(self.mirror, self.engine) if scope.purpose in ("reread", "replay") else []
         if scope.purpose == "replay":
             parts, used = self._replay(batch, attempt, scope, known)
             announced = self._new_schemas(parts, known)
         else:
             watched = frozenset((letter.at.origin, letter.at.place) for letter in open_before)
             parts, announced, used = self._read_ranges(batch, attempt, scope, known, watched)
-        joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, self.timeout)
+        timeout = timedelta(hours=self.mirror.source.fragment_timeout_hours)
+        joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, timeout)
         schemas = [*known, *announced]
         joined = joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
         parts += joined
         seen = facts_of(parts)
-        if new := {name for name in FOREIGN.of_mirror(seen) if self.may_join(name)}:
+        if new := {name for name in FOREIGN.of_mirror(seen) if fitting(self.mirror, name) is not None}:
             raise NewTablesSeen(new, schemas)
         senders, other_senders = new_senders(kept, senders_in(seen))
         described = {schema for part in joined for schema in part.schemas}
@@ -265,7 +260,14 @@ class BatchWriting:
         names = {bound.name for task in tasks for bound in task}
         source = self.transport.pinned(self.ledger.bound, lambda: self.ledger.seen_files(names))
         reads = [
-            ReadTask(task, self.format, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
+            ReadTask(
+                task,
+                self.format,
+                self.tables,
+                tuple(schemas),
+                LogTarget(self.root, batch, attempt, at),
+                watched,
+            )
             for at, task in enumerate(tasks, first_task)
         ]
         size = self.format.work(self.transport, (bound for task in tasks for bound in task))
@@ -275,7 +277,7 @@ class BatchWriting:
     def _check_partitions(self, manifest: Manifest) -> None:
         """Refuse more partitions than the mirror file names: transactions could be published in part."""
         known = (
-            self.ledger.shown_partitions(self.reads) | SHOWN.of_mirror(manifest.facts).keys()
+            self.ledger.shown_partitions(self.mirror.reads) | SHOWN.of_mirror(manifest.facts).keys()
             if manifest.partitions
             else set()
         )
@@ -322,7 +324,7 @@ class BatchWriting:
             return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
         size = self.format.work(self.transport, ranges)
-        wanted = tasks_wanted(self.spark, size, _TASKS_PER_CORE, own_processes=own_processes(size))
+        wanted = tasks_wanted(self.spark, size, own_processes=own_processes(size))
         limit = max(1, min(_TASK_BYTES, -(-total // wanted)))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []

@@ -27,8 +27,7 @@ from open_mirroring.protocols.proving import keys_to_correct, position_above
 from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.proof.part import OfKeys, are_asked_by_key
-from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
+from spark_jobs.proof.rows import OfKeys, Shape, Tables, are_asked_by_key, fitted, key_texts
 from spark_jobs.proof.sides import kept, lines_here, source_side
 from spark_jobs.runtime.tasks import needs_spark
 from spark_jobs.sources.sql_server.chosen_types import type_of_landed
@@ -44,54 +43,51 @@ _ROWS = pa.schema([pa.field("key", pa.string()), pa.field("row", pa.string()), p
 _PART = pa.schema([pa.field("part", pa.binary())])
 
 
-@dataclass(frozen=True)
-class LoggedCorrections:
-    """Reads the rows of corrections into files of the change log."""
-
-    mirror: Mirror
-    ledger: Engine
-    spark: SparkSession
-
-    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Log the corrections in *ranges*; returns the manifest's parts, whose ``given_back`` has the failed ones."""
-        root = log_place(self.mirror)
-        parts = list[Part]()
-        for at, bound in enumerate(ranges):
-            wanted = CorrectionRange.of(bound.name)
-            if wanted is None:
-                raise ValueError(f"{bound.name!r} is not a correction, and bound with some")
-            try:
-                parts.append(self._read(wanted, LogTarget(root, batch, attempt, at)))
-            except MirroringError as error:
-                log.error("%s: %s", bound.name, error)
-                parts.append(Part(given_back={bound.name: str(error)}))
-        return parts
-
-    def _read(self, wanted: CorrectionRange, target: LogTarget) -> Part:
-        reader = LedgerReader(self.ledger, self.mirror.name)
-        state = reader.tables().get(wanted.source)
-        table = next((t for t in self.mirror.tables if t.source == wanted.source), None)
-        recorded = ProofLedger(self.ledger).find(wanted.proof)
-        if state is None or table is None or recorded is None or state.row.generation != wanted.generation:
-            log.info("%s: the table was reset or dropped since it was bound", wanted.name)
-            return Part()
-        keys = keys_to_correct(recorded.proof, bool(table.key))
-        # Noted before a row is read: what is logged already was committed before, and so is in the rows.
-        places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
-        gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
-        source = source_side(self.spark, self.mirror, table, None, gone, reader.streamed_types(state.id))
-        shape = Shape(tuple(column.landing for column in source.columns), tuple(table.key))
-        types = {column.name: type_of_landed(column) for column in source.columns}
-        write, chosen = CorrectionWrite(wanted, keys, types, places, target), _RowsOfKeys(shape, frozenset(keys))
-        part = OfKeys.of(pa.array(keys), shape) if are_asked_by_key(source.columns, table.key, ()) else None
-        if not needs_spark(self.spark, source.size):
-            rows = lines_here(source, chosen, _ROWS, part)
-            return write.part(dict(zip(rows["key"].to_pylist(), rows["row"].to_pylist(), strict=True)))
-        frame = kept(source, source.frame(chosen, _ROWS_SCHEMA, part))
+def log_corrections(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, batch: int, attempt: str, ranges: Sequence[BoundRange]
+) -> list[Part]:
+    """Log the corrections in *ranges*; returns the manifest's parts, whose ``given_back`` has the failed ones."""
+    root = log_place(mirror)
+    parts = list[Part]()
+    for at, bound in enumerate(ranges):
+        wanted = CorrectionRange.of(bound.name)
+        if wanted is None:
+            raise ValueError(f"{bound.name!r} is not a correction, and bound with some")
         try:
-            return written(self.spark, frame, write)
-        finally:
-            frame.unpersist()
+            parts.append(_log_correction(mirror, ledger, spark, wanted, LogTarget(root, batch, attempt, at)))
+        except MirroringError as error:
+            log.error("%s: %s", bound.name, error)
+            parts.append(Part(given_back={bound.name: str(error)}))
+    return parts
+
+
+def _log_correction(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, wanted: CorrectionRange, target: LogTarget
+) -> Part:
+    reader = LedgerReader(ledger, mirror.name)
+    state = reader.tables().get(wanted.source)
+    table = next((t for t in mirror.tables if t.source == wanted.source), None)
+    recorded = ProofLedger(ledger).find(wanted.proof)
+    if state is None or table is None or recorded is None or state.row.generation != wanted.generation:
+        log.info("%s: the table was reset or dropped since it was bound", wanted.name)
+        return Part()
+    keys = keys_to_correct(recorded.proof, bool(table.key))
+    # Noted before a row is read: what is logged already was committed before, and so is in the rows.
+    places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
+    gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
+    source = source_side(spark, mirror, table, None, gone, reader.streamed_types(state.id))
+    shape = Shape(tuple(column.landing for column in source.columns), tuple(table.key))
+    types = {column.name: type_of_landed(column) for column in source.columns}
+    write, chosen = CorrectionWrite(wanted, keys, types, places, target), _RowsOfKeys(shape, frozenset(keys))
+    part = OfKeys.of(pa.array(keys), shape) if are_asked_by_key(source.columns, table.key, ()) else None
+    if not needs_spark(spark, source.size):
+        rows = lines_here(source, chosen, _ROWS, part)
+        return write.part(dict(zip(rows["key"].to_pylist(), rows["row"].to_pylist(), strict=True)))
+    frame = kept(source, source.frame(chosen, _ROWS_SCHEMA, part))
+    try:
+        return written(spark, frame, write)
+    finally:
+        frame.unpersist()
 
 
 @dataclass(frozen=True)
@@ -164,7 +160,7 @@ def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Pa
     The worker gets *write* encrypted, as an additional row without a key, because a cluster shows plain values in its
     logs (S-11).
     """
-    from spark_jobs.runtime.parcels import ParcelKey
+    from spark_jobs.runtime.worker_tasks import ParcelKey
 
     key = ParcelKey()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
@@ -29,8 +29,7 @@ from open_mirroring.protocols.table_stops import NEW_TABLE
 from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from open_mirroring.reconciliation.joined_tables import refused
 from spark_jobs.beginning.announcements import AnnouncedTable, together
-from spark_jobs.beginning.joining import fitting, joining
-from spark_jobs.dead_letters.open_letters import read_open_letters
+from spark_jobs.beginning.joining import joining
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
 from spark_jobs.runtime.giving_way import CHANGED_MEANWHILE, GivingWay
 from spark_jobs.sources.contract.source import MessageTransport
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.changelog.change_log import ChangeLog
-    from spark_jobs.extract.batch_writing import BatchWriting, RowsOfRanges
+    from spark_jobs.extract.batch_writing import BatchWriting
 
 log = logging.getLogger(__name__)
 
@@ -91,20 +90,7 @@ class ExtractionDriver:
         # Imported when there is something to write: most ticks find nothing new, and are done before it is loaded.
         from spark_jobs.extract.batch_writing import BatchWriting
 
-        mirror, spark, root = self._mirror, self.spark, self._log.root
-        letters = partial(read_open_letters, mirror, self._engine)
-        rows = letters, self._loads, self._corrections, lambda name: fitting(mirror, name) is not None, mirror.reads
-        return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, *rows)
-
-    def _loads(self) -> RowsOfRanges:
-        from spark_jobs.extract.logged_loads import LoggedLoads
-
-        return LoggedLoads(self._mirror, LedgerReader(self._engine, self._name), self.spark)
-
-    def _corrections(self) -> RowsOfRanges:
-        from spark_jobs.extract.correction_rows import LoggedCorrections
-
-        return LoggedCorrections(self._mirror, self._engine, self.spark)
+        return BatchWriting(self._mirror, self._engine, self.ledger, self.spark, self._log.root, *self.source)
 
     def look_for_tables(self) -> None:
         """Let new tables join the mirror if the transport reads their messages only after they joined (G-70)."""

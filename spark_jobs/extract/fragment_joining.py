@@ -98,7 +98,10 @@ class FragmentJoining:
         joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks, size)
         waiting = {identity for part in joined for identity in part.waiting}
         unsettled = {identity: fresh[identity] for identity in waiting} if finds_repeated else {}
-        files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])
+        # Files that may contain the complete change of a waiting piece.
+        files = self._files_now(unsettled, [*parts, *joined])
+        for split in unsettled.values():
+            files |= {*self.ledger.files_of_position(split.epoch, *split.halves, before_batch=batch)}
         repeated = self._logged(unsettled, files)
         expired = (waiting - repeated.keys()) & overdue
         target = LogTarget(self.root, batch, attempt, first_task + len(tasks))
@@ -116,14 +119,6 @@ class FragmentJoining:
         ]
         closed = sorted(known.keys() & (fresh.keys() | logged_now.keys()) - left)
         return [*joined, replace(settled, opened=opened, closed=closed)]
-
-    def _files_before(self, waiting: Mapping[str, WaitingPieces], batch: int) -> set[str]:
-        """Files of earlier batches that may contain the complete change of a waiting piece."""
-        return {
-            file
-            for split in waiting.values()
-            for file in self.ledger.files_of_position(split.epoch, *split.halves, before_batch=batch)
-        }
 
     def _files_now(self, waiting: Mapping[str, WaitingPieces], parts: Sequence[Part]) -> set[str]:
         """Files of this batch that may contain the complete change of a waiting piece."""

@@ -8,7 +8,8 @@ K-67).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -38,28 +39,12 @@ def judge_loads(
     A row without a key is never a repetition. Returns three values: by partition the last place (message number) of a
     row that is no repetition; the number of repetitions; and the coordinates of a row that differs from an earlier
     full-load row of its key, or None.
-
-    Args:
-        root: the change log's folder.
-        table: the source table, as the change log has it.
-        fresh: the batch's files with rows of the table.
-        earlier: files of earlier batches that may have rows of the table's full load.
-        newest: the full load with which the table begins; rows of earlier full loads do not count (G-125).
     """
-    import duckdb
-
     shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
-    with duckdb.connect() as db:
-        query_files(db, root, fresh, "fresh_files")
-        of_newest = _begins(db, newest)
+    with _opened(root, fresh, earlier, newest) as (db, of_newest):
         db.execute(f"CREATE TEMP TABLE fresh AS {_ROWS.format(files='fresh_files', newest=of_newest)}", shared)
-        if earlier:
-            query_files(db, root, earlier, "earlier_files")
-            rows = _ROWS.format(files="earlier_files", newest=of_newest)
-            known = f"CREATE TEMP TABLE known AS SELECT * FROM ({rows}) WHERE key IN (SELECT key FROM fresh)"
-            db.execute(known, shared)
-        else:
-            db.execute("CREATE TEMP TABLE known AS SELECT * FROM fresh WHERE false")
+        rows = _ROWS.format(files="earlier_files", newest=of_newest)
+        db.execute(f"CREATE TEMP TABLE known AS SELECT * FROM ({rows}) WHERE key IN (SELECT key FROM fresh)", shared)
         db.execute(
             """CREATE TEMP TABLE judged AS SELECT f.*,
                  f.key IS NOT NULL AND (
@@ -83,13 +68,27 @@ _LOADED = f"""SELECT * FROM (
              ) {{newest}}"""
 
 
-def _begins(db: DuckDBPyConnection, newest: NewestLoad | None) -> str:
-    """The condition for rows of the newest load, for a query; registers where that load begins in each partition."""
-    if newest is None:
-        return ""
-    places = {"part": [*newest.begins], "begin": [*newest.begins.values()]}
-    db.register("begins", pa.table(places, schema=pa.schema([("part", pa.string()), ("begin", pa.int64())])))
-    return _OF_NEWEST
+@contextmanager
+def _opened(
+    root: Place, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None
+) -> Iterator[tuple[DuckDBPyConnection, str]]:
+    """A DuckDB database with the views *fresh_files* and *earlier_files*, and the condition for rows that count.
+
+    *fresh* are the batch's files with rows of a table, *earlier* are files of earlier batches that may have rows of its
+    full load. Rows of full loads before *newest*, with which the table begins, do not count (G-125).
+    """
+    import duckdb
+
+    with duckdb.connect() as db:
+        query_files(db, root, fresh, "fresh_files")
+        if earlier:
+            query_files(db, root, earlier, "earlier_files")
+        else:
+            db.execute("CREATE TEMP VIEW earlier_files AS SELECT * FROM fresh_files WHERE false")
+        if newest is not None:
+            places = {"part": [*newest.begins], "begin": [*newest.begins.values()]}
+            db.register("begins", pa.table(places, schema=pa.schema([("part", pa.string()), ("begin", pa.int64())])))
+        yield db, "" if newest is None else _OF_NEWEST
 
 
 def repeated_load(
@@ -100,30 +99,16 @@ def repeated_load(
     The result is empty if all rows came again. The result is None if no row came again in this batch, or only single
     messages, which may be repeated at any time. The rows count as a second full load if a row differs from an earlier
     row of its key in the same partition, or if at least half of all keys came again.
-
-    Args:
-        root: the change log's folder.
-        table: the source table, as the change log has it.
-        fresh: the batch's files with rows of the table.
-        earlier: files of earlier batches that may have rows of the table's full load.
-        newest: the full load with which the table begins; rows of earlier full loads do not count (G-125).
     """
-    import duckdb
-
     shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
-    with duckdb.connect() as db:
-        query_files(db, root, fresh, "fresh_files")
-        of_newest = _begins(db, newest)
+    with _opened(root, fresh, earlier, newest) as (db, of_newest):
         rows_of = _LOADED.format(files="fresh_files", is_fresh="true", newest=of_newest)
         db.execute(f"CREATE TEMP TABLE fresh AS {rows_of}", shared)
-        known, rows = "SELECT key, origin, place FROM fresh", "SELECT * FROM fresh"
-        if earlier:
-            query_files(db, root, earlier, "earlier_files")
-            before = _LOADED.format(files="earlier_files", is_fresh="false", newest=of_newest)
-            known = f"{known} UNION SELECT key, origin, place FROM ({before}) WHERE key IN (SELECT key FROM fresh)"
-            rows = f"{rows} UNION ALL {before}"
+        before = _LOADED.format(files="earlier_files", is_fresh="false", newest=of_newest)
+        rows, known = f"SELECT * FROM fresh UNION ALL {before}", "SELECT key, origin, place"
+        known = f"{known} FROM fresh UNION {known} FROM ({before}) WHERE key IN (SELECT key FROM fresh)"
         again = f"SELECT 1 FROM ({known}) GROUP BY key HAVING count(DISTINCT (origin, place)) > 1 LIMIT 1"
-        if db.execute(again, shared if earlier else {}).fetchone() is None:
+        if db.execute(again, shared).fetchone() is None:
             return None
         db.execute(
             f"""CREATE TEMP TABLE counted AS SELECT *,
@@ -131,7 +116,7 @@ def repeated_load(
                   count(*) OVER (PARTITION BY key) AS times
                 FROM (SELECT origin, place, key, row, cols, bool_and(is_fresh) AS is_fresh
                       FROM ({rows}) GROUP BY ALL)""",
-            shared if earlier else {},
+            shared,
         )
         repeated, single, differing = db.execute(
             """SELECT count(DISTINCT key) FILTER (times > 1), count(*) FILTER (times = 1), count(*) FILTER (rows > 1)

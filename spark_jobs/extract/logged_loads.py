@@ -10,13 +10,13 @@ a conflict (G-02, G-08).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import load_epoch, position_text
 from open_mirroring.changes.manifest import BoundRange, LoadChunk
@@ -159,64 +159,55 @@ class _Chunk(NamedTuple):
     load: ExportLoad | JdbcLoad
 
 
-@dataclass(frozen=True)
-class LoggedLoads:
-    """Reads chunks of initial loads into files of the change log."""
+def log_loads(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, batch: int, attempt: str, ranges: Sequence[BoundRange]
+) -> list[Part]:
+    """Read the chunks of initial loads in *ranges* into the change log, and return the parts of the batch's manifest.
 
-    mirror: Mirror
-    reader: LedgerReader
-    spark: SparkSession
-
-    def read(self, batch: int, attempt: str, ranges: Sequence[BoundRange]) -> list[Part]:
-        """Read the chunks in *ranges*, and return the parts of the batch's manifest.
-
-        A chunk that cannot be read does not delay the others: a later batch reads the chunk again, or its table stops
-        if the error cannot be fixed. A chunk of an earlier generation of the table is skipped.
-        """
-        tables, declared = self.reader.tables(), {table.source: table for table in self.mirror.tables}
-        tasks, read, parts, sources = [], list[BaseChunk](), list[Part](), dict[str, str]()
-        by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
-        exports, root = dict[str, Export](), log_place(self.mirror)
-        for at, bound in enumerate(ranges):
-            chunk = _chunk(bound.name, tables, declared)
-            if not isinstance(chunk, _Chunk):
-                parts.append(chunk)
-                continue
-            target, sources[chunk.name] = _target(chunk, LogTarget(root, batch, attempt, at)), chunk.state.source
-            if isinstance(chunk.load, ExportLoad):
-                exports[chunk.state.source] = export_of(self.mirror, chunk.load)
-                tasks.append((pieces_of(chunk.plan.chunks[chunk.number]), target))
-            else:
-                by_table.setdefault(chunk.state.source, []).append((chunk, target))
-        for asked in by_table.values():
-            read += self._read_jdbc(asked)
-        size = sum(piece.weight for pieces, _ in tasks for piece in pieces)
-        log_chunk = partial(log_export_chunk, exports)
-        read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_chunk, tasks, size)
-        return [*parts, *(_part(one, sources[one.origin]) for one in read)]
-
-    def _read_jdbc(self, asked: Sequence[tuple[_Chunk, BaseTarget]]) -> list[BaseChunk]:
-        """Read chunks of one table in parallel; if its database does not answer, all of them fail."""
-        chunk, targets = asked[0][0], [target for _, target in asked]
-        load = chunk.load
-        assert isinstance(load, JdbcLoad)
-        parts = [part_of(one.plan.chunks[one.number]) for one, _ in asked]
-        try:
-            source = JdbcTable(self.spark, load.connection, split_source_name(load.table or chunk.state.source))
-            ranges = [part for _, part in parts]
-            return source.read(chunk.plan.columns, parts[0][0], ranges, _work(targets), pace_of(load))
-        except MirroringError as error:
-            return [BaseChunk(target.origin, Part(), error) for target in targets]
+    A chunk that cannot be read does not delay the others: a later batch reads the chunk again, or its table stops if
+    the error cannot be fixed. A chunk of an earlier generation of the table is skipped.
+    """
+    tables = LedgerReader(ledger, mirror.name).tables()
+    declared = {table.source: table for table in mirror.tables}
+    tasks, read, parts, sources = [], list[BaseChunk](), list[Part](), dict[str, str]()
+    by_table: dict[str, list[tuple[_Chunk, BaseTarget]]] = {}
+    exports, root = dict[str, Export](), log_place(mirror)
+    for at, bound in enumerate(ranges):
+        chunk = _chunk(bound.name, tables, declared)
+        if not isinstance(chunk, _Chunk):
+            parts.append(chunk)
+            continue
+        target, sources[chunk.name] = _target(chunk, LogTarget(root, batch, attempt, at)), chunk.state.source
+        if isinstance(chunk.load, ExportLoad):
+            exports[chunk.state.source] = export_of(mirror, chunk.load)
+            tasks.append((pieces_of(chunk.plan.chunks[chunk.number]), target))
+        else:
+            by_table.setdefault(chunk.state.source, []).append((chunk, target))
+    for asked in by_table.values():
+        read += _read_jdbc(spark, asked)
+    size = sum(piece.weight for pieces, _ in tasks for piece in pieces)
+    read += run_job(spark, f"log {len(tasks)} chunks of loads", partial(log_export_chunk, exports), tasks, size)
+    return [*parts, *(_part(one, sources[one.origin]) for one in read)]
 
 
-def _work(targets: Sequence[BaseTarget]) -> Callable[[int, Iterable[pa.RecordBatch]], BaseChunk]:
-    """The function that logs a chunk in a worker. It refers to plain values only, so that it can be sent to workers."""
+def _read_jdbc(spark: SparkSession, asked: Sequence[tuple[_Chunk, BaseTarget]]) -> list[BaseChunk]:
+    """Read chunks of one table in parallel; if its database does not answer, all of them fail."""
+    chunk, targets = asked[0][0], [target for _, target in asked]
+    load = chunk.load
+    assert isinstance(load, JdbcLoad)
+    parts = [part_of(one.plan.chunks[one.number]) for one, _ in asked]
 
+    # It refers to plain values only, so that it can be sent to workers.
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> BaseChunk:
         target = targets[part]
         return log_chunk(JdbcRows(batches, target.columns, target.schema, target.origin), target)
 
-    return work
+    try:
+        source = JdbcTable(spark, load.connection, split_source_name(load.table or chunk.state.source))
+        ranges = [part for _, part in parts]
+        return source.read(chunk.plan.columns, parts[0][0], ranges, work, pace_of(load))
+    except MirroringError as error:
+        return [BaseChunk(target.origin, Part(), error) for target in targets]
 
 
 def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, Table]) -> _Chunk | Part:

@@ -23,9 +23,8 @@ from open_mirroring.facts.read_places import READ_PLACES, Numbering, Run, joined
 from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
 from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.changelog.reading import log_rows
+from spark_jobs.changelog.reading import log_rows, paths_of
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.part import Part
@@ -62,11 +61,8 @@ class PlacesRead:
         if numbering == "bound" and bound.start < bound.end:
             self._runs.setdefault(bound.name, []).append(Run(bound.start, bound.end - 1))
 
-    def noting(self, messages: Iterable[Message], numbering: Numbering) -> Iterable[Message]:
+    def noting(self, messages: Iterable[Message], numbering: Numbering) -> Iterator[Message]:
         """Yield *messages* unchanged, and note the number of each."""
-        return self._noting(messages, numbering) if numbering in _BY_MESSAGE else messages
-
-    def _noting(self, messages: Iterable[Message], numbering: Numbering) -> Iterator[Message]:
         held = list[Message]()
         for message in messages:
             held.append(message)
@@ -78,10 +74,12 @@ class PlacesRead:
 
     def note(self, block: Block, numbering: Numbering) -> None:
         """Note the numbers of the messages of a block; a block of lines without numbers is skipped."""
-        if numbering in _BY_MESSAGE and isinstance(block, MessageBlock):
+        if isinstance(block, MessageBlock):
             self._note(block.each, numbering)
 
     def _note(self, messages: Sequence[Message], numbering: Numbering) -> None:
+        if numbering not in _BY_MESSAGE:
+            return
         places = dict[str, list[int]]()
         for message in messages:
             if not isinstance(message, Damage):
@@ -89,17 +87,14 @@ class PlacesRead:
             elif message.claims is not None:
                 places.setdefault(message.claims[0], []).append(message.claims[1])
         for origin, found in places.items():
-            self._add(origin, np.array(found, np.int64), numbering)
-
-    def _add(self, origin: str, places: Places, numbering: Numbering) -> None:
-        known = self._runs.setdefault(partition_of(origin), [])
-        if numbering == "unbroken":
-            known += _runs(np.unique(places))
-            if len(known) >= _AT_ONCE:
-                known[:] = joined(known)
-        else:
-            known.append(Run(int(places.min()), int(places.max())))
-            known[:] = [Run(min(run.first for run in known), max(run.last for run in known))]
+            known = self._runs.setdefault(partition_of(origin), [])
+            if numbering == "unbroken":
+                known += _runs(np.unique(np.array(found, np.int64)))
+                if len(known) >= _AT_ONCE:
+                    known[:] = joined(known)
+            else:
+                known.append(Run(min(found), max(found)))
+                known[:] = [Run(min(run.first for run in known), max(run.last for run in known))]
 
     def facts(self) -> Facts:
         """The noted numbers as facts for the manifest."""
@@ -204,7 +199,10 @@ class Decoding:
         self._places.begin(bound, source.numbering)
         blocks = None if self._fast is None or self._watched else source.blocks(bound)
         if self._fast is None or blocks is None:
-            self.take(self._watching(self._places.noting(source.read(bound), source.numbering)))
+            messages = source.read(bound)
+            if source.numbering in _BY_MESSAGE:
+                messages = self._places.noting(messages, source.numbering)
+            self.take(self._watching(messages))
             return
         left, size = list[Any](), 0
         for block in blocks:

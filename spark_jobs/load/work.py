@@ -82,7 +82,7 @@ class LoadWork:
             chunks = plan.remaining
             if not plan.together:
                 size = weight_of(self._spark, self._declared[state.source], plan)
-                chunks = chunks[: tasks_wanted(self._spark, size, _CHUNKS_PER_CORE, THREADS)]
+                chunks = chunks[: tasks_wanted(self._spark, size, THREADS, per_core=_CHUNKS_PER_CORE)]
             found[table_id] = protocol.Work("load", plan.hand_over_batch, chunk_text(chunks))
         return found
 

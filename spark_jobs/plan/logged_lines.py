@@ -113,7 +113,7 @@ def _value(sql_type: str, text: str) -> Hashable:
 
 def carries_all(cols: str, types: Mapping[str, str]) -> bool:
     """Whether rows with the column list *cols* have a value for every known column of the table (*types*)."""
-    return types.keys() <= _names(cols)
+    return types.keys() <= types_of(cols).keys()
 
 
 @lru_cache(maxsize=4096)
@@ -122,17 +122,11 @@ def types_of(cols: str) -> Mapping[str, str]:
     return {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
 
 
-@lru_cache(maxsize=4096)
-def _names(cols: str) -> frozenset[str]:
-    return frozenset(types_of(cols))
-
-
 def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
     """The keys that have an update without all known columns."""
     if not changes.num_rows:
         return set()
-    lists = changes["cols"].unify_dictionaries().combine_chunks()
-    lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
+    lists = changes["cols"].unify_dictionaries().combine_chunks().dictionary_encode()
     partial = pa.array([not carries_all(text, types) for text in lists.dictionary.to_pylist()], pa.bool_())
     chosen = pc.and_(pc.equal(changes["op"], UPDATE).combine_chunks(), partial.take(lists.indices))
     return set(changes["key"].filter(chosen).to_pylist())

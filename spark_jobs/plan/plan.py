@@ -8,7 +8,7 @@ published, all at once with Arrow.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,10 @@ from open_mirroring.landing_zone.layout import RowMarker
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT, LOAD_MAJOR
 from spark_jobs.plan.certain_keys import certain_keys
-from spark_jobs.plan.history_rows import row_key_of
 from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.loaded_columns import doubt_by_deletes
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, types_of, with_rows
-from spark_jobs.plan.selection import CountingChanges, are_loaded, eligible, loaded_rows, of_keys
+from spark_jobs.plan.selection import CountingChanges, are_loaded, eligible, loaded_rows, of_keys, row_key_of
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.row_filters import matching, refuse_undecided
 from spark_jobs.sources.sql_server.target_columns import with_extra
@@ -56,8 +55,12 @@ def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> Pla
     (G-05).
     """
     planning = _Planning(plan, new, counting)
-    for stage in _STAGES:
-        stage(planning)
+    _leave_out_loaded(planning)
+    _leave_out_reloaded(planning)
+    _refuse_late(planning)
+    _hold_back(planning)
+    _find_uncertain(planning)
+    _publish(planning)
     return planning.result()
 
 
@@ -172,35 +175,28 @@ def _hold_back(planning: _Planning) -> None:
     planning.counts["released"] = planning.changes.num_rows - planning.arrived()
 
 
-def _find_partial(planning: _Planning) -> None:
-    """Find keys whose rows must be completed from earlier changes, or changed by late changes of another key (G-04)."""
-    plan = planning.plan
+def _find_uncertain(planning: _Planning) -> None:
+    """Find keys that the plan rule has to decide one by one, because earlier changes decide what is published.
+
+    - Keys whose rows must be completed from earlier changes, or changed by late changes of another key (G-04).
+    - Keys whose row is removed but stays at the target: its last values are in earlier changes (G-192).
+    - Keys with several rows of the source's own full load, at least one of them new. Such rows have no position at the
+      source, so it is unknown which of two rows in two partitions is newer (K-18).
+    """
+    plan, changes = planning.plan, planning.changes
     if plan.columns.completing:
         planning.renewed = renewed_keys(plan, planning.counting, planning.floor)
-        planning.uncertain |= planning.renewed | partial_keys(planning.changes, plan.columns.types)
-
-
-def _find_removed(planning: _Planning) -> None:
-    """Find keys whose row is removed but stays at the target: its last values are in earlier changes (G-192)."""
-    if planning.plan.columns.keeping:
-        removes = pc.is_in(planning.changes["op"], pa.array([DELETE, KEY_LEFT]))
-        planning.uncertain |= {*planning.changes["key"].filter(removes).to_pylist()}
-
-
-def _find_loaded_twice(planning: _Planning) -> None:
-    """Find keys with several rows of the source's own full load, at least one of them new (K-18).
-
-    Such rows have no position at the source, so it is unknown which of two rows in two partitions is newer.
-    """
-    if not planning.plan.keys:
-        return
-    loaded = loaded_rows(planning.changes)
-    new = set(loaded["key"].filter(pc.greater(loaded["batch"], planning.plan.batch_from)).to_pylist())
-    if not new:
-        return
-    counted = Counter(loaded["key"].to_pylist())
-    before = set(loaded_rows(planning.counting.history(new))["key"].to_pylist())
-    planning.uncertain |= {key for key in new if counted[key] > 1 or key in before}
+        planning.uncertain |= planning.renewed | partial_keys(changes, plan.columns.types)
+    if plan.columns.keeping:
+        removes = pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT]))
+        planning.uncertain |= {*changes["key"].filter(removes).to_pylist()}
+    if plan.keys:
+        loaded = loaded_rows(changes)
+        new = set(loaded["key"].filter(pc.greater(loaded["batch"], plan.batch_from)).to_pylist())
+        if new:
+            counted = Counter(loaded["key"].to_pylist())
+            before = set(loaded_rows(planning.counting.history(new))["key"].to_pylist())
+            planning.uncertain |= {key for key in new if counted[key] > 1 or key in before}
 
 
 def _publish(planning: _Planning) -> None:
@@ -403,18 +399,6 @@ def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Arra
     mask = np.zeros(length, np.bool_)
     mask[np.asarray(places, np.int64)] = True
     return pa.array(mask)
-
-
-_STAGES: tuple[Callable[[_Planning], None], ...] = (
-    _leave_out_loaded,
-    _leave_out_reloaded,
-    _refuse_late,
-    _hold_back,
-    _find_partial,
-    _find_removed,
-    _find_loaded_twice,
-    _publish,
-)
 
 
 def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:

@@ -1,4 +1,8 @@
-"""Selects the logged changes that count for a table: changes of its present generation, not in its initial load."""
+"""Selects the logged changes that count for a table: changes of its present generation, not in its initial load.
+
+They get the present column names, and in a history (a target table with one row for each logged change) the values of
+removed rows (G-194).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,9 @@ from open_mirroring.changes.log_position import is_load_epoch, is_of_generation,
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.protocols.table_stops import RELOAD_SEEN
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
-from spark_jobs.plan.history_rows import history_rows
+from spark_jobs.changelog.schema import DELETE, INSERT, KEY_LEFT, LOAD_MAJOR
 from spark_jobs.plan.table_plan import PlanStop, TablePlan
+from spark_jobs.sources.sql_server.typed_rows import key_columns, key_types
 
 
 def read_as_now(changes: pa.Table, former: Sequence[FormerColumn]) -> pa.Table:
@@ -30,10 +34,10 @@ def read_as_now(changes: pa.Table, former: Sequence[FormerColumn]) -> pa.Table:
 
 
 def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
-    lists = changes["cols"].unify_dictionaries().combine_chunks()
-    lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
+    lists = changes["cols"].unify_dictionaries().combine_chunks().dictionary_encode()
     known = lists.dictionary.to_pylist()
-    carrying = pa.array([text is not None and _carries(text, former) for text in known], pa.bool_())
+    changed = {text: _list_of_now(text, former) for text in known if text is not None and _carries(text, former)}
+    carrying = pa.array([text in changed for text in known], pa.bool_())
     chosen = pc.and_(
         pc.fill_null(carrying.take(lists.indices), False),
         pc.less_equal(changes["order"].combine_chunks(), former.up_to),
@@ -41,7 +45,6 @@ def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
     places = pc.indices_nonzero(chosen).to_pylist()
     if not places:
         return changes
-    changed = {text: _list_of_now(text, former) for text in known if text is not None and _carries(text, former)}
     texts = {name: changes[name].to_pylist() for name in ("cols", "row", "before")}
     for place in places:
         texts["cols"][place] = changed[texts["cols"][place]]
@@ -49,11 +52,7 @@ def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
             if texts[name][place] is not None:
                 texts[name][place] = _row_of_now(texts[name][place], former)
     for name, values in texts.items():
-        field = changes.schema.field(name)
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        array = pa.array(values, kind)
-        array = array.dictionary_encode().cast(field.type) if pa.types.is_dictionary(field.type) else array
-        changes = changes.set_column(changes.schema.get_field_index(name), field, array)
+        changes = with_texts(changes, name, pa.array(values, pa.string()))
     return changes
 
 
@@ -64,18 +63,64 @@ def _carries(cols: str, former: FormerColumn) -> bool:
 
 
 def _list_of_now(cols: str, former: FormerColumn) -> str:
-    now = [[_name_of_now(name, former), *more] for name, *more in msgspec.json.decode(cols)]
+    now = [[former.now if name == former.column else name, *more] for name, *more in msgspec.json.decode(cols)]
     return msgspec.json.encode([one for one in now if one[0] is not None]).decode()
 
 
 def _row_of_now(row: str, former: FormerColumn) -> str:
     values: dict[str, Any] = msgspec.json.decode(row)
-    now = {_name_of_now(name, former): value for name, value in values.items()}
-    return msgspec.json.encode({name: value for name, value in now.items() if name is not None}).decode()
+    now = {former.now if name == former.column else name: value for name, value in values.items()}
+    now.pop(None, None)
+    return msgspec.json.encode(now).decode()
 
 
-def _name_of_now(name: str, former: FormerColumn) -> str | None:
-    return former.now if name == former.column else name
+def history_rows(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """Give each change of a history a row, and a key that no other change has: its position and the row's key.
+
+    The row of a change that removes a row has the values of its before image and of its key; without these values a
+    history would not show which row was removed. If *plan* is not of a history, the changes are returned unchanged.
+    """
+    if plan.keys_of_rows is None or plan.has_versions:
+        return changes
+    removes = pc.and_(pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT])), pc.is_null(changes["row"]))
+    if places := pc.indices_nonzero(removes).to_pylist():
+        changes = _with_removed_rows(plan, changes, places)
+    key = pc.binary_join_element_wise(changes["order"], pc.fill_null(changes["key"], "[]"), "")
+    return with_texts(changes, "key", key)
+
+
+def place_of_key(key: str) -> str:
+    """The position of a change, from the key that :func:`history_rows` gave the change."""
+    return key.partition(":")[2].partition("[")[0]
+
+
+def row_key_of(key: str) -> str:
+    """The key of the changed row, from the key that :func:`history_rows` gave the change."""
+    return key[key.index("[") :]
+
+
+def _with_removed_rows(plan: TablePlan, changes: pa.Table, places: Sequence[int]) -> pa.Table:
+    rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()
+    removed = changes.select(["key", "cols", "before"]).take(pa.array(places))
+    types = key_types(plan.columns.landing, plan.keys_of_rows or (), plan.columns.types)
+    keys = key_columns(removed["key"].combine_chunks(), plan.keys_of_rows or ())
+    of_keys = {name: keys[name].to_pylist() for name in keys if name in types}
+    for at, (place, line) in enumerate(zip(places, removed.to_pylist(), strict=True)):
+        kinds = {} if line["cols"] is None else {name: kind for name, kind, _ in msgspec.json.decode(line["cols"])}
+        image = {} if line["before"] is None else msgspec.json.decode(line["before"])
+        row = {name: text for name, text in image.items() if name in kinds}
+        own = {name: texts[at] for name, texts in of_keys.items() if name not in row}
+        named = [*((name, kinds[name]) for name in row), *((name, types[name]) for name in own)]
+        rows[place] = msgspec.json.encode({**row, **own}).decode()
+        lists[place] = msgspec.json.encode([[name, kind, index] for index, (name, kind) in enumerate(named)]).decode()
+    return with_texts(with_texts(changes, "row", pa.array(rows, pa.string())), "cols", pa.array(lists, pa.string()))
+
+
+def with_texts(changes: pa.Table, name: str, texts: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The changes with other texts in a column of the same type."""
+    field = changes.schema.field(name)
+    texts = texts.dictionary_encode().cast(field.type) if pa.types.is_dictionary(field.type) else texts
+    return changes.set_column(changes.schema.get_field_index(name), field, texts)
 
 
 Read = Callable[[pc.Expression], pa.Table]
@@ -119,15 +164,11 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     Raises PlanStop with ``EPOCH_UNKNOWN`` for a change of an unknown epoch (G-01), ``KEYLESS_CHANGE`` for an update or
     delete in a table without a key (F-12), ``RELOAD_SEEN`` if a Qlik task reloaded the table (G-125).
     """
-    for stage in _STAGES:
-        changes = stage(plan, changes)
-    return changes
-
-
-def _of_generation(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """Remove rows of another generation's initial load; otherwise old rows would come back."""
+    # Without rows of another generation's initial load: otherwise old rows would come back.
     counts = _by_epoch(changes, lambda epoch: is_of_generation(epoch, plan.begins.generation), pa.bool_())
-    return changes.filter(counts) if counts.false_count else changes
+    changes = _in_order(plan, changes.filter(counts) if counts.false_count else changes)
+    changes = read_as_now(_keyed_by_place(plan, changes), plan.columns.former)
+    return _not_in_load(plan, history_rows(plan, changes))
 
 
 def _in_order(plan: TablePlan, changes: pa.Table) -> pa.Table:
@@ -162,20 +203,9 @@ def _not_in_load(plan: TablePlan, changes: pa.Table) -> pa.Table:
     return changes.filter(pc.or_(since, _by_epoch(changes, is_load_epoch, pa.bool_())))
 
 
-_STAGES: tuple[Callable[[TablePlan, pa.Table], pa.Table], ...] = (
-    _of_generation,
-    _in_order,
-    _keyed_by_place,
-    lambda plan, changes: read_as_now(changes, plan.columns.former),
-    history_rows,
-    _not_in_load,
-)
-
-
 def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> pa.Array:
     """For each row, whether it belongs to the newest full load or is newer; *since* is true for later positions."""
-    origins, positions = changes["origin"].combine_chunks(), changes["pos"].combine_chunks()
-    origins = origins if pa.types.is_dictionary(origins.type) else origins.dictionary_encode()
+    origins, positions = changes["origin"].combine_chunks().dictionary_encode(), changes["pos"].combine_chunks()
     partitions = [partition_of(origin) for origin in origins.dictionary.to_pylist()]
     begins = pa.array([load.begins.get(one) for one in partitions], pa.int64()).take(origins.indices)
     is_of_stream = pc.equal(changes["epoch"].combine_chunks().cast(pa.string()), load.epoch)

@@ -27,7 +27,7 @@ from open_mirroring.protocols.proving import Kind
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, DELETE, KEY_LEFT, LOAD_MAJOR
-from spark_jobs.proof.logged_keys import LoggedChanges
+from spark_jobs.proof.keys import LoggedChanges
 from spark_jobs.proof.mirrored_files import Target
 from spark_jobs.proof.rows import Shape, fitted, key_texts
 from spark_jobs.sources.sql_server.target_columns import times
@@ -181,13 +181,18 @@ class LogOfHistory(NamedTuple):
 
         Such rows are those of a reload, and those from before the history was declared.
         """
-        committed, horizon = self.reader.mirror().committed, self.reader.mirror_horizon()
-        contents = self.reader.contents({self.table.source: 0, self.history.source: 0}, committed)
+        mirror = self.reader.mirror()
+        contents = self.reader.contents({self.table.source: 0, self.history.source: 0}, mirror.committed)
         parts, own = (contents.get(state.source, ()) for state in (self.table, self.history))
-        loads = (part.batch for part in parts if _is_reload(part.epoch, part.lowest))
-        began = min((part.batch for part in own), default=committed + 1)
+        # Rows of a load that a history does not have as its first rows.
+        loads = (
+            part.batch
+            for part in parts
+            if part.lowest.startswith(f"{LOAD_MAJOR}:") or (is_load_epoch(part.epoch) and part.epoch != load_epoch(1))
+        )
+        began = min((part.batch for part in own), default=mirror.committed + 1)
         is_late = any(part.batch < began for part in parts)
-        since = max([0 if horizon is None else horizon.dropped, began - 1 if is_late else 0, *loads])
+        since = max([mirror.dropped, began - 1 if is_late else 0, *loads])
         if not since or not is_spelled:
             return pa.repeat(not since, len(keys))
         changes = LoggedChanges.since(self.reader, self.root, self.table.source, since, {})
@@ -211,8 +216,3 @@ class LogOfHistory(NamedTuple):
 
 def _pairs(keys: pa.Array, ended: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(pc.cast(ended, pa.string()), keys, "")
-
-
-def _is_reload(epoch: str, lowest: str) -> bool:
-    """Whether rows in the change log are those of a load that a history does not have as its first rows."""
-    return lowest.startswith(f"{LOAD_MAJOR}:") or (is_load_epoch(epoch) and epoch != load_epoch(1))

@@ -1,4 +1,4 @@
-"""Finds the keys that differ between source and target.
+"""Finds the keys that differ between source and target, and the keys that changed since a position of the change log.
 
 Spark, or DuckDB if both sides are small, joins hashes of rows and never the rows themselves.
 """
@@ -6,20 +6,26 @@ Spark, or DuckDB if both sides are small, joins hashes of rows and never the row
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.proving import CellSum, Kind, add_sums
-from spark_jobs.proof.part import OfRanges
-from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, Part, Shape, SumCells
+from open_mirroring.storage.object_path import Place
+from spark_jobs.changelog.reading import log_rows
+from spark_jobs.changelog.schema import CHANGE, ROW_BYTES
+from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, OfRanges, Part, Shape, SumCells
 from spark_jobs.proof.sides import Side, kept, lines_here
-from spark_jobs.runtime.tasks import needs_spark
+from spark_jobs.runtime.tasks import dealt_out, needs_spark, run_job
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _STAYS = ["k1", "k2"]
 _FOUND = pa.schema(
@@ -66,30 +72,57 @@ def differing_keys(
         lines = [lines_here(side, work, KEYS, part) for side in sides]
         if _are_alike(*lines):
             return _FOUND.empty_table()
-        return _joined_here(lines, before, most, keyed=keyed).cast(_FOUND)
-    from pyspark.sql import functions as F
+        import duckdb
 
+        with duckdb.connect() as db:
+            for name, rows in zip(("source", "target", "before"), (*lines, before), strict=True):
+                if rows is not None:
+                    db.register(name, rows)
+            query = _differing(_DUCKDB, most, keyed=keyed, limited=before is not None)
+            return db.sql(query).to_arrow_table().cast(_FOUND)
     frames = [kept(side, side.frame(work, KEYS_SCHEMA, part)) for side in sides]
-    found = _joined(*frames, keyed=keyed)
+    named: dict[str, Any] = dict(zip(("source", "target"), frames, strict=True))
     if before is not None:
-        found = found.join(F.broadcast(spark.createDataFrame(before.select(_STAYS))), _STAYS, "left_semi")
-    keys = found.orderBy(_STAYS).limit(most).toArrow().cast(_FOUND)
+        named["before"] = spark.createDataFrame(before.select(_STAYS))
+    query = _differing(_SPARK, most, keyed=keyed, limited=before is not None)
+    keys = spark.sql(query, **named).toArrow().cast(_FOUND)
     for frame in frames:
         frame.unpersist()
     return keys
 
 
-_BY_KEY = """SELECT k1, k2, count(*) AS n, min(key) AS key, list_sort(list({'r1': r1, 'r2': r2})) AS rows,
-               any_value(hashes) AS hashes
-             FROM SIDE GROUP BY k1, k2"""
-_OF_BOTH = f"""SELECT coalesce(s.k1, t.k1) AS k1, coalesce(s.k2, t.k2) AS k2, coalesce(s.key, t.key) AS key,
-                 coalesce(s.n, 0) AS ours, coalesce(t.n, 0) AS theirs, s.rows IS DISTINCT FROM t.rows AS differ,
-                 s.hashes AS a, t.hashes AS b
-               FROM ({_BY_KEY.replace("SIDE", "source")}) s
-               FULL OUTER JOIN ({_BY_KEY.replace("SIDE", "target")}) t ON s.k1 = t.k1 AND s.k2 = t.k2"""
+_DUCKDB = {
+    **{name: name for name in ("source", "target", "before")},
+    "rows": "list_sort(list(row(r1, r2)))",
+    "columns": "list_filter(range(len(a)), lambda i: a[i + 1] <> b[i + 1])",
+    "none": "[]",
+}
+_SPARK = {
+    **{name: f"{{{name}}}" for name in ("source", "target", "before")},
+    "rows": "sort_array(collect_list(struct(r1, r2)))",
+    "columns": "filter(transform(zip_with(a, b, (x, y) -> x <> y), (d, i) -> if(d, i, -1)), i -> i >= 0)",
+    "none": "array()",
+}
+"""What DuckDB and Spark write differently in the query for the keys that differ."""
 _KEYED = f"""CASE WHEN theirs = 0 THEN '{Kind.MISSING}' WHEN ours = 0 THEN '{Kind.EXTRA}'
                   WHEN ours > 1 OR theirs > 1 THEN '{Kind.DOUBLED}' ELSE '{Kind.DIFFERENT}' END"""
 _COUNTED = f"CASE WHEN ours > theirs THEN '{Kind.MISSING}' ELSE '{Kind.EXTRA}' END"
+
+
+def _differing(of: Mapping[str, str], most: int, *, keyed: bool, limited: bool) -> str:
+    """The query for the keys that differ, in the language *of* DuckDB or Spark."""
+    times, differ, kind = ("1", "differ", _KEYED) if keyed else ("abs(ours - theirs)", "ours <> theirs", _COUNTED)
+    by_key = f"SELECT k1, k2, count(*) AS n, min(key) AS key, {of['rows']} AS rows, any_value(hashes) AS hashes FROM"
+    both = f"""SELECT coalesce(s.k1, t.k1) AS k1, coalesce(s.k2, t.k2) AS k2, coalesce(s.key, t.key) AS key,
+                 coalesce(s.n, 0) AS ours, coalesce(t.n, 0) AS theirs, s.rows IS DISTINCT FROM t.rows AS differ,
+                 s.hashes AS a, t.hashes AS b
+               FROM ({by_key} {of["source"]} GROUP BY k1, k2) s
+               FULL OUTER JOIN ({by_key} {of["target"]} GROUP BY k1, k2) t ON s.k1 = t.k1 AND s.k2 = t.k2"""
+    stays = f"AND (k1, k2) IN (SELECT k1, k2 FROM {of['before']})" if limited else ""
+    return f"""SELECT k1, k2, key, kind, CAST(times AS BIGINT) AS times,
+                 CASE WHEN kind = '{Kind.DIFFERENT}' THEN {of["columns"]} ELSE {of["none"]} END AS columns
+               FROM (SELECT *, {kind} AS kind, {times} AS times FROM ({both}) AS x WHERE {differ} {stays}) AS y
+               ORDER BY k1, k2 LIMIT {most}"""
 
 
 def _are_alike(source: pa.Table, target: pa.Table) -> bool:
@@ -102,66 +135,43 @@ def _are_alike(source: pa.Table, target: pa.Table) -> bool:
     return all(np.array_equal(one, other) for one, other in zip(*hashes, strict=True))
 
 
-def _joined_here(sides: Sequence[pa.Table], before: pa.Table | None, most: int, *, keyed: bool) -> pa.Table:
-    """The same as :func:`differing_keys` for two small sides, in DuckDB."""
-    import duckdb
+@dataclass(frozen=True)
+class LoggedChanges:
+    """The rows of some files of the change log that meet the condition *chosen*; *rows* is about their number."""
 
-    times, differ, kind = ("1", "differ", _KEYED) if keyed else ("abs(ours - theirs)", "ours <> theirs", _COUNTED)
-    with duckdb.connect() as db:
-        for name, lines in zip(("source", "target"), sides, strict=True):
-            db.register(name, lines)
-        if before is not None:
-            db.register("before_it", before.select(_STAYS))
-        stays = "" if before is None else "AND (k1, k2) IN (SELECT (k1, k2) FROM before_it)"
-        columns = "list_filter(range(len(a)), lambda i: a[i + 1] <> b[i + 1])"
-        return db.sql(
-            f"""SELECT k1, k2, key, kind, times::BIGINT AS times,
-                  CASE WHEN kind = '{Kind.DIFFERENT}' THEN {columns} ELSE [] END::INTEGER[] AS columns
-                FROM (SELECT *, {kind} AS kind, {times} AS times FROM ({_OF_BOTH}) WHERE {differ} {stays})
-                ORDER BY k1, k2 LIMIT {most}"""
-        ).to_arrow_table()
+    root: Place
+    files: Sequence[str]
+    chosen: pc.Expression
+    rows: int
 
+    @classmethod
+    def since(
+        cls, reader: LedgerReader, root: Place, source: str, batch: int, reaching: Mapping[str, str]
+    ) -> LoggedChanges:
+        """The changes of a table in batches above *batch*, and the changes at or above the position of each stream.
 
-def _joined(source: DataFrame, target: DataFrame, *, keyed: bool) -> DataFrame:
-    from pyspark.sql import functions as F
+        *reaching* maps the epoch of each stream (one enabling of streaming or one Qlik full load) to the position.
+        """
+        committed, chosen = reader.mirror().committed, pc.field("batch") > batch
+        contents = list(reader.contents({source: batch}, committed).get(source, ()))
+        if reaching:
+            contents += reader.history(source, committed, reaching)
+            for epoch, text in reaching.items():
+                chosen |= (pc.field("epoch") == epoch) & (pc.field("pos") >= text)
+        chosen &= (pc.field("kind") == CHANGE) & (pc.field("tbl") == source)
+        files = sorted({file for part in contents for file in part.files})
+        return cls(root, files, chosen, sum(part.rows for part in contents))
 
-    ours, theirs = _by_key(source, "s"), _by_key(target, "t")
-    both = ours.join(theirs, ["k1", "k2"], "full_outer")
-    n_source, n_target = F.coalesce("s_n", F.lit(0)), F.coalesce("t_n", F.lit(0))
-    differ = (n_source != n_target) if not keyed else ~F.col("s_rows").eqNullSafe(F.col("t_rows"))
-    if keyed:
-        doubled = (n_source > 1) | (n_target > 1)
-        kind = (
-            F.when(n_target == 0, Kind.MISSING.value)
-            .when(n_source == 0, Kind.EXTRA.value)
-            .when(doubled, Kind.DOUBLED.value)
-            .otherwise(Kind.DIFFERENT.value)
-        )
-        times = F.lit(1)
-    else:
-        kind = F.when(n_source > n_target, Kind.MISSING.value).otherwise(Kind.EXTRA.value)
-        times = F.abs(n_source - n_target)
-    places = F.expr(
-        "filter(transform(zip_with(s_hashes, t_hashes, (a, b) -> a <> b), (d, i) -> if(d, i, -1)), i -> i >= 0)"
-    )
-    columns = F.when(kind == Kind.DIFFERENT.value, places).otherwise(F.expr("cast(array() as array<int>)"))
-    return both.where(differ).select(
-        "k1",
-        "k2",
-        F.coalesce("s_key", "t_key").alias("key"),
-        kind.alias("kind"),
-        times.cast("bigint").alias("times"),
-        columns.alias("columns"),
-    )
+    def keys(self, spark: SparkSession, among: pa.Array | None = None) -> pa.Array:
+        """The keys of the changes, each once; if *among* is given, only keys that are in *among*."""
+        size = self.rows * ROW_BYTES
+        look = partial(_keys, self.root, self.chosen, among)
+        parts = dealt_out(spark, self.files, size)
+        found: Collection[pa.Array] = run_job(spark, "look for keys in the log", look, parts, size)
+        return pa.chunked_array(found, pa.string()).unique()
 
 
-def _by_key(rows: DataFrame, side: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    grouped = rows.where("error IS NULL").groupBy("k1", "k2")
-    return grouped.agg(
-        F.count("*").alias(f"{side}_n"),
-        F.min("key").alias(f"{side}_key"),
-        F.sort_array(F.collect_list(F.struct("r1", "r2"))).alias(f"{side}_rows"),
-        F.first("hashes").alias(f"{side}_hashes"),
-    )
+def _keys(root: Place, chosen: pc.Expression, among: pa.Array | None, files: Sequence[str]) -> pa.Array:
+    if among is not None:
+        chosen &= pc.field("key").isin(among)
+    return log_rows(root, files).to_table(columns=["key"], filter=chosen, use_threads=False)["key"].unique()

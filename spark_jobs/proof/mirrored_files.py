@@ -126,7 +126,9 @@ class Target(Side):
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         columns = {_described(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
-        features = _features(table, place)
+        features = set(table.protocol().reader_features or ())
+        if unknown := sorted(features - _READ):
+            raise _unreadable(f"the mirrored table has features that are not read: {', '.join(unknown)}", str(place))
         files = pa.table(table.get_add_actions())
         vectors = deletion_vectors(place, table.version()) if "deletionVectors" in features else None
         self._pieces = list(_pieces(files, vectors, place, sources))
@@ -151,7 +153,7 @@ class Target(Side):
         return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        from spark_jobs.runtime.parcels import sealed_frame
+        from spark_jobs.runtime.worker_tasks import sealed_frame
 
         place, names = self._place, self._names
         if place is None or not self._pieces:
@@ -199,14 +201,6 @@ def table_place(root: Place, folder: str) -> Place | None:
     # A table without schema comes into the default one, or is at the top if there are no schemas (F-03).
     places = [root / DEFAULT_SCHEMA / table, root / table] if schema is None else [root / schema / table]
     return next((place for place in places if (place / "_delta_log").is_dir()), None)
-
-
-def _features(table: DeltaTable, place: Place) -> set[str]:
-    """The reader features of a table. Raises ``PROOF_FAILED`` for one that is not read."""
-    features = set(table.protocol().reader_features or ())
-    if unknown := sorted(features - _READ):
-        raise _unreadable(f"the mirrored table has features that are not read: {', '.join(unknown)}", str(place))
-    return features
 
 
 def _pieces(
@@ -289,13 +283,13 @@ def may_hold(group: pq.RowGroupMetaData, named: Mapping[str, str], part: Part) -
     if known is None or not known.has_min_max or not known.has_null_count or known.null_count:
         return True
     try:
-        return part.may_hold(*(_as_compared(value) for value in (known.min, known.max)))
+        limits = [
+            value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+            for value in (known.min, known.max)
+        ]
+        return part.may_hold(*limits)
     except TypeError:
         return True  # of another type than what it is compared as
-
-
-def _as_compared(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 @contextmanager

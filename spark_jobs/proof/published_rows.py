@@ -16,8 +16,7 @@ from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.reading import PublishedFile, TableState
 from spark_jobs.proof.keys import differing_keys
 from spark_jobs.proof.mirrored_files import may_hold
-from spark_jobs.proof.part import OfKeys
-from spark_jobs.proof.rows import HashKeys, Part, Work, fitted, key_texts
+from spark_jobs.proof.rows import HashKeys, OfKeys, Part, Work, fitted, key_texts
 from spark_jobs.proof.sides import Side
 
 if TYPE_CHECKING:
@@ -45,12 +44,10 @@ class PublishedRows(Side):
     size = 0
 
     def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
-        """Read the rows, or at least the rows of *part*; yield what *work* computes from them."""
         return work([self.table])
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        """A DataFrame of what *work* computes from the rows, or at least from the rows of *part*."""
-        from spark_jobs.runtime.parcels import sealed_frame
+        from spark_jobs.runtime.worker_tasks import sealed_frame
 
         table = self.table
         return sealed_frame(self.spark, lambda _: work([table]), [None], schema)

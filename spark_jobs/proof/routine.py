@@ -15,9 +15,8 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols.coverage import Coverage, Rotation
 from open_mirroring.protocols.proving import CellSum, Position, Proof
 from open_mirroring.storage.object_path import Place
-from spark_jobs.proof.logged_keys import LoggedChanges
-from spark_jobs.proof.part import OfKeys, OfRanges, are_asked_by_key
-from spark_jobs.proof.rows import Shape
+from spark_jobs.proof.keys import LoggedChanges
+from spark_jobs.proof.rows import OfKeys, OfRanges, Shape, are_asked_by_key
 from spark_jobs.proof.sides import Source, Split
 
 if TYPE_CHECKING:

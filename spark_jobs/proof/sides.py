@@ -29,8 +29,7 @@ from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
-from spark_jobs.proof.part import OfKeys, OfRanges
-from spark_jobs.proof.rows import Part, Work
+from spark_jobs.proof.rows import OfKeys, OfRanges, Part, Tables, Work
 from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Keys, Range
@@ -83,13 +82,15 @@ class Side(Protocol):
 class Source(Side, Protocol):
     """The source's side: its description for messages, its columns in order, and how it is divided into ranges.
 
-    *since* is the commit from which on an export may lack changes; None if the source can lack no change.
+    *since* is the commit from which on an export may lack changes; None if the source can lack no change. Rows get the
+    *changes* that published rows get: a filter (G-193), and hashed columns (G-121).
     """
 
     text: str
     columns: tuple[LoadColumn, ...]
     split: Split | None
     since: str | None
+    changes: tuple[Callable[[pa.Table], pa.Table], ...] = ()
 
 
 class JdbcSource(Source):
@@ -143,8 +144,8 @@ class JdbcSource(Source):
         return split, [Range(ranges[a].low, ranges[b].high, ranges[a].nulls) for a, b in runs]
 
     def _on_rows(self, work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        columns, schema, where = self.columns, _typed_schema(self.columns, self._keys), self.text
-        return lambda batches: work(JdbcRows(batches, columns, schema, where))
+        columns, where, schema, changes = self.columns, self.text, _typed_schema(self.columns, self._keys), self.changes
+        return lambda batches: work(_changed(JdbcRows(batches, columns, schema, where), changes))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         with self._turn():
@@ -183,13 +184,14 @@ class ExportSource(Source):
 
     def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
         """A DataFrame of what *work* computes from all rows, whatever *part* is, because an export has no ranges."""
-        from spark_jobs.runtime.parcels import sealed_frame
+        from spark_jobs.runtime.worker_tasks import sealed_frame
 
         return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
 
     def _on_rows(self, work: Work) -> Callable[[Piece], Iterator[pa.RecordBatch]]:
-        export, columns, schema = self._export, self.columns, _typed_schema(self.columns, self._keys)
-        return lambda piece: work(ExportRows(export, [piece], columns, schema))
+        export, columns, changes = self._export, self.columns, self.changes
+        schema = _typed_schema(columns, self._keys)
+        return lambda piece: work(_changed(ExportRows(export, [piece], columns, schema), changes))
 
 
 def proof_source(table: Table, export: ProofExport | None) -> ProofExport | JdbcLoad | None:
@@ -226,56 +228,26 @@ def source_side(
     chosen = proof_source(table, export)
     if chosen is None:
         raise source_unnamed([table.source])
-    source = _read_source(spark, mirror, table, chosen, gone, streamed, borders)
+    source: Source
+    if isinstance(chosen, JdbcLoad):
+        source = JdbcSource(spark, table, chosen, gone, streamed, borders)
+    else:
+        since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
+        place = place_of(mirror, chosen.path, chosen.connection)
+        export_of_rows = Export(place, chosen.format, mirror.source.text_encoding)
+        source = ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
     if table.row_filter is None:
         return source
     where = table.row_filter
     refuse_undecided(where, [column.name for column in source.columns])
-    return ChangedSource(source, lambda rows: rows.filter(matching(rows, where)))
-
-
-def _read_source(
-    spark: SparkSession,
-    mirror: Mirror,
-    table: Table,
-    chosen: ProofExport | JdbcLoad,
-    gone: Collection[str],
-    streamed: Mapping[str, str],
-    borders: Sequence[str] | None,
-) -> Source:
-    if isinstance(chosen, JdbcLoad):
-        return JdbcSource(spark, table, chosen, gone, streamed, borders)
-    since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
-    place = place_of(mirror, chosen.path, chosen.connection)
-    export_of_rows = Export(place, chosen.format, mirror.source.text_encoding)
-    return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
-
-
-class ChangedSource(Source):
-    """A source whose rows get the changes that published rows get: hashed columns (G-121) or a filter (G-193)."""
-
-    def __init__(self, source: Source, change: Callable[[pa.Table], pa.Table]) -> None:
-        self._source, self._change = source, change
-        self.text, self.columns, self.since = source.text, source.columns, source.since
-        self.split, self.size = source.split, source.size
-
-    def lines(self, work: Work, part: Part | None = None) -> Iterator[pa.RecordBatch]:
-        return self._source.lines(self._on_changed(work), part)
-
-    def frame(self, work: Work, schema: str, part: Part | None = None) -> DataFrame:
-        return self._source.frame(self._on_changed(work), schema, part)
-
-    def _on_changed(self, work: Work) -> Work:
-        change = self._change
-        return lambda tables: work(map(change, tables))
-
-    def asked(self, ask: Callable[[], Answer]) -> Answer:
-        return self._source.asked(ask)
+    source.changes = (lambda rows: rows.filter(matching(rows, where)),)
+    return source
 
 
 def hashed_source(source: Source, columns: Sequence[str], salt: Salt) -> Source:
-    """Return a source with *columns* hashed as in the files for the target table (G-121)."""
-    return ChangedSource(source, partial(hashed_rows, columns=columns, salt=salt))
+    """Have *columns* of a source hashed as in the files for the target table (G-121)."""
+    source.changes += (partial(hashed_rows, columns=columns, salt=salt),)
+    return source
 
 
 def lines_here(side: Side, work: Work, schema: pa.Schema, part: Part | None = None) -> pa.Table:
@@ -305,6 +277,12 @@ def kept(side: Side, frame: DataFrame) -> DataFrame:
         frame.unpersist()
         raise pickle.loads(error)
     return frame
+
+
+def _changed(rows: Tables, changes: Sequence[Callable[[pa.Table], pa.Table]]) -> Tables:
+    for change in changes:
+        rows = map(change, rows)
+    return rows
 
 
 def _runs(places: Sequence[int], most: int) -> list[tuple[int, int]]:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TASKS_PER_CORE = 3
 _LEAST_ROWS, _MOST_ROWS = 2**14, 2**18
 """The least and most rows of small tables in one task: a task opens log files, and holds its rows in memory."""
 
@@ -202,7 +201,7 @@ class _ChangesWork:
         Small tables stay in the order of the log files, so that a task finds its rows next to each other.
         """
         rows = sum(one.rows for one in prepared)
-        tasks = tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE, THREADS)
+        tasks = tasks_wanted(self._spark, ROW_BYTES * rows, THREADS)
         share = max(_LEAST_ROWS, min(_MOST_ROWS, rows // tasks))
         groups = [[plan] for one in prepared if len(one.plans) > 1 for plan in one.plans]
         together: list[tuple[TablePlan, StageTarget]] = []

@@ -189,12 +189,14 @@ class PublicationDriver:
 
     def _ask_store(self, group: Mapping[str, protocol.Request]) -> Mapping[str, protocol.Reply]:
         # Requests are of different tables and mostly wait: for the disk, or for a far store.
+        replies: dict[str, protocol.Reply] = {}
         with ThreadPoolExecutor(min(len(group), _REQUESTS_AT_ONCE)) as pool:
-            answers = dict(zip(group, pool.map(self._ask_one, group, group.values()), strict=True))
-        for table_id, answer in answers.items():
-            if isinstance(answer, TerminalError):
-                self._postpone(table_id, answer)
-        return {table_id: answer for table_id, answer in answers.items() if not isinstance(answer, TerminalError)}
+            for table_id, answer in zip(group, pool.map(self._ask_one, group, group.values()), strict=True):
+                if isinstance(answer, TerminalError):
+                    self._postpone(table_id, answer)
+                else:
+                    replies[table_id] = answer
+        return replies
 
     def _ask_one(self, table_id: str, request: protocol.Request) -> protocol.Reply | TerminalError:
         table = self._tables[table_id]

@@ -74,11 +74,6 @@ class _Known:
     unverified: Sequence[ColumnNote]
     taken: Sequence[str]
 
-    @property
-    def epochs(self) -> Mapping[str, int]:
-        """The number of each epoch (stream) in the order of the table's changes."""
-        return self.records.epochs
-
 
 class Preparation:
     """Prepares the publications of many tables with a few ledger queries for all tables together."""
@@ -137,7 +132,7 @@ class Preparation:
             null_text=None if state.text is None else state.text.null,
             where=declared.row_filter,
         )
-        new = unpublished(self._reader, state, work, known.logged, known.epochs)
+        new = unpublished(self._reader, state, work, known.logged, known.records.epochs)
         plan, rows = self._plan(known, new, plan_columns), sum(part.rows for part in (*new.arrived, *new.released))
         target = self._target(known, _standing(known, schema, len(columns.former), declared.chosen.where))
         is_cut = plan.keys or plan.keys_of_rows is not None
@@ -153,7 +148,7 @@ class Preparation:
         )
 
     def _plan(self, known: _Known, new: Unpublished, columns: PlanColumns) -> TablePlan:
-        state, epochs = known.state, known.epochs
+        state, epochs = known.state, known.records.epochs
         keys_of_rows = self._declared[state.source].keys_of_rows
         generation = state.row.generation if keys_of_rows is None else LOGGED_GENERATION
         # Rows that an initial load of an earlier generation left in the change log are skipped, with their batch.
@@ -191,21 +186,16 @@ class Preparation:
             cut=None if start is None else Cut(start, end, tuple(sorted({part.batch for part in new.arrived}))),
             horizon=known.horizon,
             rejected=known.rejected,
-            lacks_rows=columns.keeping and (is_loaded or self._dropped() > state.start.log_from),
+            lacks_rows=columns.keeping and (is_loaded or self._reader.mirror().dropped > state.start.log_from),
             keys_of_rows=keys_of_rows,
         )
-
-    def _dropped(self) -> int:
-        """The newest batch that was dropped from the change log."""
-        horizon = self._reader.mirror_horizon()
-        return 0 if horizon is None else horizon.dropped
 
     def _history(self, known: _Known, highest: Mapping[str, str], lowest: str) -> tuple[str, ...]:
         """The files of the change log with published changes that are as new as the oldest new transaction, *lowest*.
 
         Older changes cannot matter, because every new change is newer than them.
         """
-        epochs, start = known.epochs, known.intent.work.position_from
+        epochs, start = known.records.epochs, known.intent.work.position_from
         asked = not_below(lowest, epochs) if lowest else dict.fromkeys(highest, "")
         # Mostly all is newer than what was published, and the ledger need not be asked for each table.
         reached = {epoch: text for epoch, text in asked.items() if epoch in highest and text <= highest[epoch]}
@@ -337,7 +327,7 @@ def _standing(known: _Known, schema: TableSchema, former: int, where: str) -> St
         hand_over_batch=0 if load is None else load.hand_over_batch,
         untyped=len(known.rejected),
         former=former,
-        epochs=known.epochs,
+        epochs=known.records.epochs,
         decided=tuple((one.column, one.up_to, one.now) for one in known.records.decided),
         unverified=tuple((one.kind.value, one.column, one.since) for one in known.unverified),
         renamed=schema.renamed,

@@ -10,7 +10,6 @@ from open_mirroring.config import Table
 from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import LandingColumn, extra_columns, wider
 from open_mirroring.ledger.reading import TableState
-from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.sources.sql_server.type_text import is_known, landing_type
 
@@ -63,9 +62,8 @@ def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[Colu
     texts = [c for c in state.columns.columns if c.type == "string" and not c.content]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
     types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]
-    types += [
-        (name, one.column.sql_type or "") for name, one in loaded_columns(state.start.load_plan, state.keys).items()
-    ]
+    plan = state.start.load_plan
+    types += [] if plan is None else [(column.name, column.sql_type or "") for column in plan.columns]
     for name, published in at_source.items():
         kinds = sorted({sql_type for column, sql_type in types if column.casefold() == name and sql_type})
         if kinds and not any(not is_known(kind) or landing_type(kind) == "string" for kind in kinds):

@@ -33,11 +33,17 @@ from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.log_paths import paths_of
-from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history, read_keys
-from spark_jobs.plan.history_rows import place_of_key
+from spark_jobs.changelog.reading import (
+    CHANGES_SCHEMA,
+    DATED_SCHEMA,
+    Wanted,
+    paths_of,
+    read_changes,
+    read_history,
+    read_keys,
+)
 from spark_jobs.plan.plan import plan_table
-from spark_jobs.plan.selection import CountingChanges
+from spark_jobs.plan.selection import CountingChanges, place_of_key
 from spark_jobs.plan.table_plan import PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.target_columns import landed_rows
 

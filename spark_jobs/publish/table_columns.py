@@ -169,7 +169,8 @@ class TableColumns:
         """Columns that may differ from the source in rows that did not change since a position, with this position."""
         retyped = {name: one for one in self._retyped for name in one.columns}
         verdicts = {**moved(_of_changes(self._same_case), self._state.keys), **retyped, **self._added}
-        return {name: _position(verdict.at or "") for name, verdict in verdicts.items()}
+        # Without the number of the epoch.
+        return {name: (verdict.at or "").partition(":")[2] for name, verdict in verdicts.items()}
 
     def schema(self, *, reload_on_add: bool) -> tuple[TableSchema, dict[str, str]]:
         """The union of all columns, and each column's newest source type; raises PlanStop if the table must stop."""
@@ -180,7 +181,11 @@ class TableColumns:
             raise PlanStop(verdict.code, verdict.what, verdict.at)
         if self._state.text is not None:
             return _columns_of_text(schema, self._state.text, self._declared, self._salted), types
-        return _keys_first_known(schema, self._state.keys), types
+        missing = [key for key in self._state.keys if key not in {column.name for column in schema.columns}]
+        # No column at all is known while only deletes were seen: the target has no row that they could remove.
+        if missing and schema.columns:
+            raise PlanStop("KEY_INVALID", f"no change carries the key columns {missing}")
+        return schema, types
 
     def _union(self) -> TableSchema:
         """The columns of all lists, each as wide as its widest type."""
@@ -386,19 +391,6 @@ def _landed_or_own(name: str, sql_type: str, chosen: ColumnChoice) -> str:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError:
         return sql_type
-
-
-def _position(place: str) -> str:
-    """A position without the number of its epoch."""
-    return place.partition(":")[2]
-
-
-def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
-    missing = [key for key in keys if key not in {column.name for column in schema.columns}]
-    # No column at all is known while only deletes were seen: the target has no row that they could remove.
-    if missing and schema.columns:
-        raise PlanStop("KEY_INVALID", f"no change carries the key columns {missing}")
-    return schema
 
 
 def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, salted: str | None) -> TableSchema:

@@ -145,8 +145,7 @@ def _may_become(row: Change, update: Change) -> bool:
 def _may_leave(row: Change, leaving: Change) -> bool:
     if leaving.before is None or row.row is None or not _are_alike(row, leaving):
         return True
-    values, compared = _decode_image(row.row), _compared(row.cols)
-    old = _decode_image(leaving.before)
+    values, old, compared = _decode_image(row.row), _decode_image(leaving.before), _compared(row.cols)
     return all(
         values.get(name, value) == value for name, value in old.items() if value is not None and name in compared
     )

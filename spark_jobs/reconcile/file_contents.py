@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -36,10 +36,6 @@ class CheckedTable:
     columns: tuple[LandingColumn, ...]
     text: TextFormat | None = None
 
-    def file_name(self, number: int) -> str:
-        """The name of this table's data file with the number *number*."""
-        return layout.file_name(number, layout.PARQUET if self.text is None else self.text.extension)
-
 
 class ListedFile(NamedTuple):
     """A file to read, and where it was listed; *loads*: the initial load wrote it, so it has no row markers (F-57)."""
@@ -62,11 +58,17 @@ def read_contents(zone: ZoneAddress, task: CheckTask) -> list[tuple[str, FileCon
 
 def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -> FileContent:
     nothing = FileContent(listed.number, listed.path)
+    name = layout.file_name(listed.number, layout.PARQUET if table.text is None else table.text.extension)
+    # Where the file was listed, then the folders to which the service may have moved it since (F-36).
+    moved = [path for folder in layout.PROCESSED_FOLDERS for path in layout.processed_paths(table.folder, folder, name)]
     try:
-        for path in _places(table, listed):
-            found = _read(store, table, listed, path)
-            if found is not None:
-                return found
+        for path in _LOOKS * [listed.path, *moved]:
+            info = store.stat(path)
+            with store.fetch(path) as local:
+                if info is not None and local is not None:
+                    found = _judged(table, listed, local, FileContent(listed.number, path, info.size))
+                    if found is not None:
+                        return found
     except TransientError as error:
         return nothing._replace(unread=str(error))
     except TerminalError as error:
@@ -76,33 +78,15 @@ def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -
     return nothing._replace(moved=True)
 
 
-def _places(table: CheckedTable, listed: ListedFile) -> Iterator[str]:
-    """Where the file was listed, then the folders to which the service may have moved it since (F-36)."""
-    name = table.file_name(listed.number)
-    for _ in range(_LOOKS):
-        yield listed.path
-        for processed in layout.PROCESSED_FOLDERS:
-            yield from layout.processed_paths(table.folder, processed, name)
-
-
-def _read(store: LandingZoneStore, table: CheckedTable, listed: ListedFile, path: str) -> FileContent | None:
-    info = store.stat(path)
-    with store.fetch(path) as local:
-        if info is None or local is None:
-            return None
-        return _judged(table, listed, local, FileContent(listed.number, path, info.size))
-
-
 def _judged(table: CheckedTable, listed: ListedFile, local: Path, content: FileContent) -> FileContent | None:
     if table.text is not None:
         return content._replace(digest=bytes_digest(local))
     try:
         footer, digest = read_footer(local), rows_digest(local)
         metadata = pq.read_metadata(local)
-        names = metadata.schema.names
-        content = content._replace(footer=footer, digest=digest, rows=metadata.num_rows)
-        is_marked = layout.ROW_MARKER in names
-        content = content._replace(columns=len(names) - is_marked)
+        is_marked = layout.ROW_MARKER in metadata.schema.names
+        columns = len(metadata.schema.names) - is_marked
+        content = content._replace(footer=footer, digest=digest, rows=metadata.num_rows, columns=columns)
     except FileNotFoundError:
         return None
     except TransientError as error:
@@ -113,17 +97,13 @@ def _judged(table: CheckedTable, listed: ListedFile, local: Path, content: FileC
         return content._replace(unreadable=error.what)
     # Without a key a file with the marker 0 and one without markers say the same (F-57).
     needs_marker = not listed.loads and (is_marked or bool(table.keys))
-    return content._replace(unfit=_unfit(table, local, content.columns, marker=needs_marker))
-
-
-def _unfit(table: CheckedTable, local: Path, columns: int, *, marker: bool) -> str:
-    expected = file_schema(table.columns[:columns], table.keys, marker=marker)
+    expected = file_schema(table.columns[: content.columns], table.keys, marker=needs_marker)
     try:
         check_data_file(local, expected, table.keys)
     except TransientError as error:
         if error.code != "CHANGED_MEANWHILE":
             raise
-        return ""  # moved since its content was read, which proves it to be the published one or not
+        # Moved since its content was read, which proves it to be the published one or not.
     except TerminalError as error:
-        return error.what
-    return ""
+        return content._replace(unfit=error.what)
+    return content

@@ -6,8 +6,9 @@ configuration.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -22,15 +23,13 @@ from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.changelog.delta_log import COMMIT_FAILED, opened_log, upgraded
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import FRAGMENT
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import dealt_out, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TASKS_PER_CORE = 3
 _GROUP = ["batch", "kind", "tbl", "epoch"]
 _COLUMNS = [*_GROUP, "pos", "fragment_of"]
-_Group = tuple[Any, ...]
 _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
@@ -50,24 +49,19 @@ def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -
     columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
     size = sum(file.size for file in files.values())
-    tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
-    names = sorted(files)
+    tasks = dealt_out(spark, sorted(files), size)
     counting = partial(_count, root, sorted(waiting))
-    return _merged(
-        run_job(spark, "count the change log", counting, [names[at::tasks] for at in range(tasks)], size), files
-    )
+    return _merged(run_job(spark, "count the change log", counting, tasks, size), files)
 
 
 def _count(root: Place, waiting: Sequence[str], files: Sequence[str]) -> _Counted:
     rows: list[LogCount] = []
     pieces: list[PieceCount] = []
     for file in files:
-        try:
+        with suppress(OSError, pa.ArrowException, ObjectReplaced):
             found = _counted(root, waiting, file)
-        except (OSError, pa.ArrowException, ObjectReplaced):
-            continue
-        rows += found[0]
-        pieces += found[1]
+            rows += found[0]
+            pieces += found[1]
     return rows, pieces
 
 
@@ -89,19 +83,14 @@ def _counted(root: Place, identities: Sequence[str], file: str) -> _Counted:
 
 
 def _merged(parts: Iterable[_Counted], files: Mapping[str, LogFile]) -> LogState:
-    rows: dict[_Group, LogCount] = {}
-    pieces: dict[_Group, int] = defaultdict(int)
+    rows: dict[tuple[Any, ...], LogCount] = {}
+    pieces = Counter[tuple[str, int]]()
     for part_rows, part_pieces in parts:
         for one in part_rows:
-            group = one[:4]
-            known = rows.get(group)
-            rows[group] = one if known is None else _both(known, one)
+            known = rows.get(one[:4], one._replace(rows=0))
+            lowest = min((p for p in (one.lowest, known.lowest) if p is not None), default=None)
+            highest = max((p for p in (one.highest, known.highest) if p is not None), default=None)
+            rows[one[:4]] = one._replace(rows=one.rows + known.rows, lowest=lowest, highest=highest)
         for piece in part_pieces:
             pieces[piece.identity, piece.batch] += piece.rows
-    return LogState([*rows.values()], [PieceCount(group[0], group[1], count) for group, count in pieces.items()], files)
-
-
-def _both(one: LogCount, other: LogCount) -> LogCount:
-    lowest = min((p for p in (one.lowest, other.lowest) if p is not None), default=None)
-    highest = max((p for p in (one.highest, other.highest) if p is not None), default=None)
-    return one._replace(rows=one.rows + other.rows, lowest=lowest, highest=highest)
+    return LogState([*rows.values()], [PieceCount(*group, count) for group, count in pieces.items()], files)

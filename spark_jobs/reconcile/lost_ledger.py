@@ -30,10 +30,9 @@ from spark_jobs.changelog.newest_batch import newest_in_log
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
     """An error if the change log has a batch that the ledger does not know, else None."""
-    newest = _logged(mirror)
+    newest = newest_in_log(log_place(mirror), mirror.name)
     with ledger.connect() as db:
-        known = _bound(db, mirror.name)
-    return _ahead(mirror, newest, known)
+        return _ahead(mirror, newest, _bound(db, mirror.name))
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
@@ -71,7 +70,13 @@ def log_behind(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def _missing_in_log(mirror: Mirror, ledger: Engine, committed: int) -> list[str]:
-    return _tables_of_log(mirror, ledger) if _logged(mirror) < committed else []
+    """The tables whose present generation needs changes from the change log, if it ends before *committed*."""
+    if newest_in_log(log_place(mirror), mirror.name) >= committed:
+        return []
+    b, c = t.batch_table.c, t.mirrored_table.c
+    rests = (b.mirror == c.mirror) & (b.source == c.source) & (b.batch > c.log_from)
+    query = sa.select(c.source).distinct().join_from(t.mirrored_table, t.batch_table, rests)
+    return sorted(source for (source,) in t.rows(ledger, query.where(c.mirror == mirror.name)))
 
 
 def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
@@ -101,7 +106,7 @@ def check_ledger_knows(mirror: Mirror) -> list[Problem]:
     """The problems if files are published or batches logged that the ledger does not know. Changes nothing."""
     try:
         # The log first, and the tables again at the end: a run that is under way must not look like a lost ledger.
-        newest = _logged(mirror)
+        newest = newest_in_log(log_place(mirror), mirror.name)
         bound, known = _look(mirror)
         problems = [] if (ahead := _ahead(mirror, newest, bound)) is None else [ahead]
         is_known = known.issuperset(table.source for table in mirror.tables)
@@ -130,10 +135,6 @@ def _bound(db: sa.Connection, mirror: str) -> int:
     return 0 if row is None else max(row.committed, row.open_number or 0)
 
 
-def _logged(mirror: Mirror) -> int:
-    return newest_in_log(log_place(mirror), mirror.name)
-
-
 def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:
     what = f"the change log holds batches of this mirror up to {newest}, the ledger knows {known or 'none'}"
     return None if newest <= known else _lost(mirror, what)
@@ -141,11 +142,3 @@ def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:
 
 def _lost(mirror: Mirror, what: str) -> TerminalError:
     return TerminalError(LEDGER_LOST, what, where=f"mirror {mirror.name}", next_step=next_step_of(LEDGER_LOST))
-
-
-def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:
-    """The tables whose present generation needs changes from the change log."""
-    b, c = t.batch_table.c, t.mirrored_table.c
-    rests = (b.mirror == c.mirror) & (b.source == c.source) & (b.batch > c.log_from)
-    query = sa.select(c.source).distinct().join_from(t.mirrored_table, t.batch_table, rests)
-    return sorted(source for (source,) in t.rows(ledger, query.where(c.mirror == mirror.name)))

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Engine
 
@@ -34,14 +34,6 @@ TABLES = argument(
     type=lambda text: text.split(",") if text else None,
 )
 """The argument with the tables that a job is for; None means all."""
-
-
-@runtime_checkable
-class HasExit(Protocol):
-    """A result that defines its own exit code."""
-
-    @property
-    def exit(self) -> Exit: ...
 
 
 def as_ours(error: Exception) -> MirroringError | None:
@@ -104,6 +96,5 @@ class Job(NamedTuple):
 
 def exit_of_result(result: Any) -> Exit:
     """The exit code of a job: the result's property ``exit`` if it has one, else by the result's stops and losses."""
-    if isinstance(result, HasExit):
-        return result.exit
-    return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))
+    own: Exit | None = getattr(result, "exit", None)
+    return own if own is not None else exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

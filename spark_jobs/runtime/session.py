@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 from zipfile import is_zipfile
 
-from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -73,7 +72,15 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
             conf.set("spark.driver.host", "127.0.0.1")
             conf.set("spark.python.daemon.module", "spark_jobs.runtime.daemon")
         if SparkContext._gateway is None:
-            SparkContext(conf=conf, gateway=_start_jvm(conf))
+            try:
+                gateway = launch_gateway(conf)
+            except PySparkRuntimeError as error:
+                raise TerminalError(
+                    "INSTALLATION_INCOMPLETE",
+                    "Spark could not start a Java virtual machine",
+                    next_step="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said is above",
+                ) from error
+            SparkContext(conf=conf, gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
@@ -122,14 +129,3 @@ def _jars() -> list[str]:
                 next_step=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
             )
     return jars
-
-
-def _start_jvm(conf: SparkConf) -> JavaGateway:
-    try:
-        return launch_gateway(conf)
-    except PySparkRuntimeError as error:
-        raise TerminalError(
-            "INSTALLATION_INCOMPLETE",
-            "Spark could not start a Java virtual machine",
-            next_step="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said is above",
-        ) from error

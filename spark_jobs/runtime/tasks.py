@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from open_mirroring.errors import MirroringError, disk_error, memory_error
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 THREADS = min(4, os.cpu_count() or 1)
 """The number of threads for tasks that mostly run outside of Python; more would need more memory."""
+_TASKS_PER_CORE = 3
 _WORTH_PROCESSES = 32 * 2**20
 """A second process takes a third of a second to start; decoding so many bytes takes two of these."""
 _HELPED = 4
@@ -63,7 +65,9 @@ def needs_spark(spark: SparkSession, size: int, own_processes: int = 0) -> bool:
     return not isinstance(spark, SessionOnDemand) or size > spark.most_without * max(1, _HELPED * own_processes)
 
 
-def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int = 0, own_processes: int = 0) -> int:
+def tasks_wanted(
+    spark: SparkSession, size: int, own_threads: int = 0, own_processes: int = 0, per_core: int = _TASKS_PER_CORE
+) -> int:
     """The number of tasks for work of *size* bytes: *per_core* for each core of Spark.
 
     If the work is done without Spark, the number is one, or *per_core* for each of *own_threads* or *own_processes*.
@@ -73,6 +77,12 @@ def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int
     from spark_jobs.runtime.worker_tasks import parallelism
 
     return per_core * parallelism(spark)
+
+
+def dealt_out(spark: SparkSession, items: Sequence[Task], size: int) -> list[Sequence[Task]]:
+    """Divide *items* into tasks, for work of *size* bytes."""
+    tasks = min(len(items), tasks_wanted(spark, size))
+    return [items[at::tasks] for at in range(tasks)]
 
 
 def own_processes(size: int) -> int:
@@ -98,9 +108,9 @@ def run_job(
     """
     if not tasks:
         return []
-    work = _ErrorsAsValues(function)
+    work = partial(_outcome, function)
     if needs_spark(spark, size, own_processes):
-        from spark_jobs.runtime.parcels import sealed_outcomes
+        from spark_jobs.runtime.worker_tasks import sealed_outcomes
 
         found = sealed_outcomes(spark, description, work, tasks)
     elif min(own_processes, len(tasks)) > 1:
@@ -128,25 +138,20 @@ def is_of_spark(error: Exception) -> bool:
     return isinstance(error, PySparkException | Py4JError)
 
 
-class _ErrorsAsValues:
-    """Returns a task's errors as values: Spark would retry the task, and wrap the error in a stack trace."""
+def _outcome(function: Callable[[Any], Any], task: Any) -> Any:
+    """Return a task's error as a value: Spark would retry the task, and wrap the error in a stack trace."""
+    with without_pandas():
+        import pyarrow as pa
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, task: Any) -> Any:
-        with without_pandas():
-            import pyarrow as pa
-
-            pa.array([None])  # its first array of Python values asks whether they are a series of pandas
-        try:
-            return self._function(task)
-        except MirroringError as error:
-            return error
-        except MemoryError:
-            return memory_error()
-        except OSError as error:
-            ours = disk_error(error)
-            if ours is None:
-                raise
-            return ours
+        pa.array([None])  # its first array of Python values asks whether they are a series of pandas
+    try:
+        return function(task)
+    except MirroringError as error:
+        return error
+    except MemoryError:
+        return memory_error()
+    except OSError as error:
+        ours = disk_error(error)
+        if ours is None:
+            raise
+        return ours

@@ -1,20 +1,24 @@
-"""Runs one function for each of several strings in Spark's workers, in every kind of Spark session.
+"""Runs one function for each of several tasks in Spark's workers, in every kind of Spark session.
 
-Each string is one partition. A classic session (with its own JVM) runs an RDD, because the first DataFrame of a new JVM
+Tasks and functions are sent encrypted, so that Spark neither stores nor shows a secret (S-04). Each task is one
+partition. A classic session (with its own JVM) runs an RDD, because the first DataFrame of a new JVM
 takes two seconds longer. A session of Spark Connect has neither RDDs nor a SparkContext, so a DataFrame is used there.
 """
 
 from __future__ import annotations
 
 import logging
+import pickle
 import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+from cryptography.fernet import Fernet
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.cloudpickle import dumps, loads
@@ -28,8 +32,8 @@ from open_mirroring.operate.words import pace
 
 log = logging.getLogger(__name__)
 
-Work = Callable[[str, str], Any]
-"""Computes a result in a worker from the text that all tasks share, and the task's own text."""
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 _LARGE = 2**19
 """Half of the size from which Spark sends a function through a file."""
@@ -50,15 +54,39 @@ _MORE_THAN_CORES = 2**20
 _REPORT_SECONDS = 30.0
 
 
-def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
-    """The results of *work*, a small function, for each of the *tasks* (strings without a comma), in order.
+@dataclass(frozen=True)
+class ParcelKey:
+    """The encryption key of one job, with which only the job's own workers can read its tasks.
 
-    Spark's page shows *description* for the job; *shared* is a string that each call of *work* gets. Raises
-    ``INSTALLATION_INCOMPLETE`` if workers cannot run at all.
+    Spark stores tasks and large functions in files, and shows query plans on its web page, so none of them may contain
+    a secret in clear (S-04). The key itself is never in a file.
     """
-    run = _by_rdd if is_classic(spark) else _by_frame
+
+    _key: bytes = field(default_factory=Fernet.generate_key, repr=False)
+
+    def packed(self, value: Any) -> str:
+        """The encrypted value as a string of letters, digits, ``-``, ``_`` and ``=``."""
+        return Fernet(self._key).encrypt(dumps(value)).decode()
+
+    def unpacked(self, text: str) -> Any:
+        """Decrypt a value that :meth:`packed` encrypted with this key."""
+        return pickle.loads(Fernet(self._key).decrypt(text))
+
+    def called(self, function: str, task: str) -> Any:
+        """Decrypt a function and a task, and call the function with the task."""
+        return self.unpacked(function)(self.unpacked(task))
+
+
+def sealed_outcomes(
+    spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> list[Result]:
+    """Run *function* for each task in Spark's workers, sent encrypted; returns the results in the order of tasks.
+
+    Spark's page shows *description* for the job. Raises ``INSTALLATION_INCOMPLETE`` if workers cannot run at all.
+    """
+    key, run = ParcelKey(), _by_rdd if is_classic(spark) else _by_frame
     try:
-        return run(spark, description, work, shared, tasks)
+        return run(spark, description, key, key.packed(function), [key.packed(task) for task in tasks])
     except (PySparkException, Py4JError) as error:
         ours = workers_error(error)
         if ours is None:
@@ -83,13 +111,6 @@ def workers_error(error: Exception) -> MirroringError | None:
     return None
 
 
-def task_frame(spark: SparkSession, tasks: Sequence[str]) -> DataFrame:
-    """A DataFrame ``id, task``: a row for each of *tasks* (strings without a comma), each in its own partition."""
-    # A range with one number per task, mapped to its text: no shuffle, and no worker gets another one's text.
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    return numbers.select("id", F.split(F.lit(",".join(tasks)), ",")[F.col("id")].alias("task"))
-
-
 def is_classic(spark: SparkSession) -> bool:
     """Whether the session has its own SparkContext and JVM; a session of Spark Connect has neither."""
     return getattr(spark, "sparkContext", None) is not None
@@ -103,23 +124,13 @@ def parallelism(spark: SparkSession) -> int:
     return spark.range(_MORE_THAN_CORES).select(F.spark_partition_id()).distinct().count()
 
 
-def sent_beside(spark: SparkSession, text: str) -> str | Broadcast[str]:
-    """A string to be sent to workers: a large string as a broadcast, if the session has a SparkContext."""
-    return spark.sparkContext.broadcast(text) if len(text) > _LARGE and is_classic(spark) else text
-
-
-def text_of(sent: str | Broadcast[str]) -> str:
-    """The string that :func:`sent_beside` sent, read in a worker."""
-    return sent.value if isinstance(sent, Broadcast) else sent
-
-
-def _by_rdd(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
+def _by_rdd(spark: SparkSession, description: str, key: ParcelKey, function: str, tasks: Sequence[str]) -> list[Any]:
     context = spark.sparkContext
     context.setJobDescription(description)
-    sent = sent_beside(spark, shared)
+    sent = _sent_beside(spark, function)
     try:
         with _progress_logged(context, description, len(tasks)):
-            return context.parallelize(tasks, len(tasks)).map(lambda task: work(text_of(sent), task)).collect()
+            return context.parallelize(tasks, len(tasks)).map(lambda task: key.called(_text_of(sent), task)).collect()
     finally:
         if isinstance(sent, Broadcast):
             sent.destroy()
@@ -154,18 +165,63 @@ def _progress_logged(context: SparkContext, description: str, tasks: int) -> Ite
         reporting.join()
 
 
-def _by_frame(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
+def _by_frame(spark: SparkSession, description: str, key: ParcelKey, function: str, tasks: Sequence[str]) -> list[Any]:
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for line in batch.to_pylist():
-                outcome = dumps(work(line["shared"], line["task"]))
+                outcome = dumps(key.called(line["work"], line["task"]))
                 yield pa.RecordBatch.from_pylist([{"id": line["id"], "outcome": outcome}], _OUTCOME)
 
-    frame = task_frame(spark, tasks).withColumn("shared", F.lit(shared))
     tag = description.replace(",", ";")
     spark.addTag(tag)
     try:
-        lines = frame.mapInArrow(each, "id long, outcome binary").toArrow().to_pylist()
+        lines = _task_frame(spark, function, tasks).mapInArrow(each, "id long, outcome binary").toArrow().to_pylist()
     finally:
         spark.removeTag(tag)
     return [loads(line["outcome"]) for line in sorted(lines, key=lambda line: line["id"])]
+
+
+def _task_frame(spark: SparkSession, work: str, tasks: Sequence[str]) -> DataFrame:
+    """A DataFrame ``id, task, work``: a row for each of the encrypted *tasks*, each in its own partition."""
+    # A range with one number per task, mapped to its text: no shuffle, and no worker gets another one's text.
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    frame = numbers.select("id", F.split(F.lit(",".join(tasks)), ",")[F.col("id")].alias("task"))
+    return frame.withColumn("work", F.lit(work))
+
+
+def sealed_frame(
+    spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
+) -> DataFrame:
+    """A lazy DataFrame with the rows that *work* yields for each task; each task is a partition, sent encrypted.
+
+    The encryption key differs in each call. So no two query plans are equal, and Spark cannot answer a later one from a
+    cache.
+    """
+    key = ParcelKey()
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for line in (line for batch in batches for line in batch.to_pylist()):
+            yield from key.called(line["work"], line["task"])
+
+    frame = _task_frame(spark, key.packed(work), [key.packed(task) for task in tasks])
+    return frame.mapInArrow(each, schema)
+
+
+def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
+    """Wrap *work* in an encrypted function that workers call with rows that Spark itself reads."""
+    key = ParcelKey()
+    parcel = _sent_beside(spark, key.packed(work))
+
+    def unsealed(*given: Any) -> Result:
+        return cast("Callable[..., Result]", key.unpacked(_text_of(parcel)))(*given)
+
+    return unsealed
+
+
+def _sent_beside(spark: SparkSession, text: str) -> str | Broadcast[str]:
+    """A string to be sent to workers: a large string as a broadcast, if the session has a SparkContext."""
+    return spark.sparkContext.broadcast(text) if len(text) > _LARGE and is_classic(spark) else text
+
+
+def _text_of(sent: str | Broadcast[str]) -> str:
+    return sent.value if isinstance(sent, Broadcast) else sent

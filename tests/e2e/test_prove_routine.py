@@ -235,7 +235,7 @@ def test_a_difference_stays_where_no_keys_can_be_asked_for(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its range comes up again with the next ones, until it is equal."""
-    monkeypatch.setattr("spark_jobs.proof.part._ASKED_BY_KEY", set())
+    monkeypatch.setattr("spark_jobs.proof.rows._ASKED_BY_KEY", set())
     shop = shop_of("shop.t1", split_column="id", chunks=4)
     routine(shop)
     filled(shop, 100)

@@ -27,12 +27,12 @@ from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.correction_rows import CorrectionWrite, written
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.proof.logged_keys import LoggedChanges
+from spark_jobs.proof.keys import LoggedChanges
 from spark_jobs.proof.rows import Tables
 from spark_jobs.proof.sides import ExportSource
 from spark_jobs.runtime.job import as_ours
-from spark_jobs.runtime.parcels import sealed_frame
 from spark_jobs.runtime.tasks import run_job
+from spark_jobs.runtime.worker_tasks import sealed_frame
 from spark_jobs.sources.exports.files import Export
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from tests.object_storage import Storage, StorageServers

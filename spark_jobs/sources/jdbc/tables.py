@@ -246,7 +246,7 @@ class JdbcTable:
 
         *rows* creates the DataFrame. Raises the error of a partition unchanged.
         """
-        from spark_jobs.runtime.parcels import sealed
+        from spark_jobs.runtime.worker_tasks import sealed
 
         own = sealed(self._spark, work)
 
@@ -286,7 +286,7 @@ class JdbcTable:
 
         Each call gives a DataFrame that Spark's cache does not know, so the source is read again at each call.
         """
-        from spark_jobs.runtime.parcels import sealed, sealed_frame
+        from spark_jobs.runtime.worker_tasks import sealed, sealed_frame
 
         at_once, each = self._at_once(len(parts), pace, sys.maxsize)
         # Several parts one behind the other in one task: no more connections than are allowed.

@@ -22,7 +22,7 @@ from spark_jobs.extract.logged_loads import BaseTarget
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.runtime.parcels import ParcelKey
+from spark_jobs.runtime.worker_tasks import ParcelKey
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"

@@ -414,10 +414,14 @@ def commit_log(made: HandMadeMirror, batch: int, rows: list[LogRow]) -> None:
     root = made.mirror.resolve(made.mirror.change_log)
     writer = LogWriter(root, batch, f"{batch:032x}", 0)
     writer.add(rows)
-    manifest = Manifest(files=writer.finish().files, counts={})
+    rejected = sum(row.kind == REJECTED for row in rows)
+    manifest = Manifest(files=writer.finish().files, counts={"rejected": rejected})
     log = ChangeLog(root, "shop")
     log.open(batch, manifest, manifest.to_json())
     log.commit(batch, manifest)
+    made.commit(batch, {})
+    with made.ledger.begin() as db:
+        db.execute(t.log_batch.update().where(t.log_batch.c.number == batch).values(manifest=manifest.to_json()))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reading import LOADED, next_changes
-from spark_jobs.extract.logged_loads import BASE_POSITION, LoggedLoads, chunks_to_log
+from spark_jobs.extract.logged_loads import BASE_POSITION, chunks_to_log, log_loads
 from spark_jobs.extract.part import Part
 from tests.hand_made_mirror import GUID, HandMadeMirror
 from tests.noted_facts import facts_about
@@ -43,8 +43,8 @@ def made(tmp_path: Path) -> HandMadeMirror:
 
 def read(made: HandMadeMirror, *names: str) -> list[Part]:
     # Nothing of what is asked for here reaches a worker.
-    loads = LoggedLoads(made.mirror, made.reader, None)  # type: ignore[arg-type]
-    return loads.read(1, "attempt", [BoundRange(name, 0, 1) for name in names])
+    ranges = [BoundRange(name, 0, 1) for name in names]
+    return log_loads(made.mirror, made.ledger, None, 1, "attempt", ranges)  # type: ignore[arg-type]
 
 
 def test_a_chunk_is_known_by_its_name() -> None:

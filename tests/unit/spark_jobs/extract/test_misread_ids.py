@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.extract.misread_ids import misread, stops_of_shared
+from spark_jobs.extract.mixed_tables import misread, stops_of_shared
 from spark_jobs.sources.contract.decoded import USED, SourceSchema
 from tests.qlik_messages import ID, ORDERS, avro_dt, avro_md, decode, decoder, dt, md
 

@@ -8,7 +8,7 @@ import pytest
 
 from open_mirroring.changes.manifest import SENT_BY
 from open_mirroring.facts.senders import senders_in
-from spark_jobs.extract.new_senders import new_senders, unrelated_senders
+from spark_jobs.extract.mixed_tables import new_senders, unrelated_senders
 from spark_jobs.sources.contract.decoded import SourceSchema
 from spark_jobs.sources.qlik.message.structures import registry_schema
 from tests.qlik_messages import ORDERS, avro_schema, change, datum, decode, md

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn
-from spark_jobs.proof.part import OfKeys, OfRanges, are_asked_by_key
-from spark_jobs.proof.rows import HashKeys, Shape, key_texts
+from spark_jobs.proof.rows import HashKeys, OfKeys, OfRanges, Shape, are_asked_by_key, key_texts
 from spark_jobs.sources.jdbc.dialects import PostgreSql, SqlServer, condition_of_keys
 
 COLUMNS = {"day": "date", "name": "string", "size": "decimal(8,2)", "id": "int32", "note": "string"}

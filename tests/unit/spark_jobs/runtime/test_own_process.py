@@ -40,7 +40,7 @@ def test_the_first_error_of_several_threads_is_raised_unchanged(spark: Any) -> N
 
 
 def test_work_without_spark_is_one_task_unless_threads_share_it(spark: Any) -> None:
-    assert (tasks_wanted(spark, 100, 3), tasks_wanted(spark, 100, 3, own_threads=2)) == (1, 6)
+    assert (tasks_wanted(spark, 100), tasks_wanted(spark, 100, own_threads=2)) == (1, 6)
 
 
 def test_a_program_with_duckdb_ends_quietly() -> None:
