@@ -71,7 +71,8 @@ def _notes(status: MirrorView) -> Iterator[str]:
 def _positions(status: MirrorView) -> Iterator[str]:
     """Yield lines on how far reading is."""
     read, state = BoundOffsets.of(status.bound_offsets), status.state
-    last = "no batch yet" if status.last_commit is None else f"committed {_ago(status)}"
+    at = status.last_commit
+    last = "no batch yet" if at is None else f"committed {age(status.taken_at - at)} ago"
     is_open = f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""
     yield f"  bound offsets     {read.places} files, partitions or tables, {read.total} bytes or offsets"
     yield f"  change log        batch {state.committed}, {last}{is_open}"
@@ -107,12 +108,9 @@ def headline(status: MirrorView) -> str:
     is_all = mirrored == [*tables] and not status.report.unread
     behind = f", lag {age(longest)}" if longest else ", nothing waits" if is_all else ""
     counted = f"{len(mirrored)} of {len(tables)} tables mirrored{others}{behind}"
-    logged = "nothing logged yet" if status.last_commit is None else f"last logged {_ago(status)}"
+    last = status.last_commit
+    logged = "nothing logged yet" if last is None else f"last logged {age(status.taken_at - last)} ago"
     return f"{status.mirror}: {counted}; {logged}"
-
-
-def _ago(status: MirrorView) -> str:
-    return f"{age(status.taken_at - status.last_commit)} ago" if status.last_commit else "never"
 
 
 def _painted(text: str, verdict: Verdict | None, coloured: bool) -> str:
