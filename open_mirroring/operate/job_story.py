@@ -172,7 +172,8 @@ def _left(report: Report) -> Iterator[str]:
 
 def counted(counts: Mapping[str, int]) -> str:
     """Return a count of messages with its parts, such as ``12 messages (10 changes, 2 ignored)``."""
-    parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
+    kinds = [(name.replace("_", " "), count) for name, count in counts.items() if count and name != "messages"]
+    parts = [amount(count, name.removesuffix("s"), name) for name, count in kinds]
     if "messages" not in counts:
         return ", ".join(parts) or "no messages"
     head = amount(counts["messages"], "message")

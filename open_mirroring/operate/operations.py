@@ -160,7 +160,7 @@ CREATE = Operation(
 )
 INITIAL_LOAD = Operation(
     "initial-load",
-    "load the tables' first rows; goes on where it stopped",
+    "load the tables' first rows; if it was killed, run it again to finish it",
     (FILE, JSON, _tables("Load")),
     "working:initial_load",
     "initial_load",
@@ -218,7 +218,7 @@ REPLAY = Operation(
 )
 RELOAD = Operation(
     "reload-table",
-    "drop one table at the target and build it from scratch; goes on where it stopped",
+    "drop one table at the target and build it from scratch; if it was killed, run it again to finish it",
     (
         FILE,
         TABLE._replace(says="It is dropped at the target and built from scratch; the others go on."),
@@ -229,13 +229,13 @@ RELOAD = Operation(
 )
 DROP = Operation(
     "drop-table",
-    "drop a table that was taken out of the mirror file; goes on where it stopped",
+    "drop a table that was taken out of the mirror file; if it was killed, run it again to finish it",
     (FILE, TABLE, *_RESETTING),
     "deciding:drop_table",
 )
 REPAIR = Operation(
     "repair",
-    "publish a lost number again that the target has not applied; goes on where it stopped",
+    "publish a lost number again that the target has not applied; if it was killed, run it again to finish it",
     (FILE, TABLE, NUMBER, NOT_APPLIED, *APPROVED, REQUEST),
     job="repairs",
 )

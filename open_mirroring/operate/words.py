@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from open_mirroring.protocols.coverage import Verified
 from open_mirroring.protocols.verdicts import Verdict
@@ -90,6 +93,11 @@ def pace(done: int, of: int, seconds: float) -> str:
 def amount(count: int, one: str, many: str = "") -> str:
     """Return a number with its noun: ``1 file``, ``1,234 files``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def to_copy(fix: str, file: Path) -> str:
+    """Return *fix* with the mirror file instead of ``FILE`` in its commands, so that an operator can copy them."""
+    return re.sub(r"(`open-mirroring [\w-]+) FILE\b", lambda found: f"{found[1]} {shlex.quote(str(file))}", fix)
 
 
 def alike(said: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

@@ -74,14 +74,15 @@ def problems(mirror: Mirror, ledger: Engine, found: MirrorView, tables: Iterable
     for table in tables:
         single += _of_table(mirror, ledger, table)
     likeness = t.grouped(((words.SEVERITY.index(x.verdict), x.code, x.buttons, bool(x.tables)), x) for x in single)
-    return [_joined(alike) for _, alike in sorted(likeness.items(), key=lambda known: known[0][:2])]
+    return [_joined(mirror, alike) for _, alike in sorted(likeness.items(), key=lambda known: known[0][:2])]
 
 
-def _joined(alike: Sequence[Problem]) -> Problem:
+def _joined(mirror: Mirror, alike: Sequence[Problem]) -> Problem:
     found = t.grouped((what, source) for one in alike for what, of in one.found for source in of or ("",))
     commands = t.grouped((command.effect, command.text) for one in alike for command in one.commands)
     return replace(
         alike[0],
+        next_step=words.to_copy(alike[0].next_step, mirror.file),
         tables=tuple(source for one in alike for source in one.tables),
         found=tuple((what, tuple(filter(None, sources))) for what, sources in found.items()),
         commands=tuple(Command("\n".join(dict.fromkeys(texts)), effect) for effect, texts in commands.items()),

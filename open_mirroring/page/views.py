@@ -175,7 +175,7 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> 
         "pages": pages,
         "page": page,
         "tables": wanted[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE],
-        "letters": _letters(open_letters(ledger, mirror.name, None)) if has_letters else [],
+        "letters": _letters(mirror, open_letters(ledger, mirror.name, None)) if has_letters else [],
         "batches": _batches(ledger, mirror.name),
         "verified": verified,
         "verified_tables": compared,
@@ -223,7 +223,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "adds_up": taken == sum(became.values()),
         "load_left": load_left(ledger, state),
         "files": [{**file._asdict(), "fate": _fate(file.number, table)} for file in newest_files(ledger, state)],
-        "letters": _letters(open_letters(ledger, mirror.name, source)),
+        "letters": _letters(mirror, open_letters(ledger, mirror.name, source)),
         "proofs": ProofLedger(ledger).history(state.id, state.row.generation, SHOWN),
         "decisions": decisions(ledger, mirror.name, source),
         "epochs": reader.epochs([state.id]).get(state.id, {}),
@@ -261,7 +261,7 @@ def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str
     return {
         "title": "Dead letter",
         "mirror": {"mirror": mirror.name},
-        "letter": _letters([found])[0],
+        "letter": _letters(mirror, [found])[0],
         "raw": raw_text(mirror, ledger, at),
     }
 
@@ -363,8 +363,10 @@ def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
     return found
 
 
-def _letters(letters: Sequence[Letter]) -> list[dict[str, Any]]:
-    return [{**letter._asdict(), "next_step": next_step_of(letter.code)} for letter in letters]
+def _letters(mirror: Mirror, letters: Sequence[Letter]) -> list[dict[str, Any]]:
+    return [
+        {**letter._asdict(), "next_step": words.to_copy(next_step_of(letter.code), mirror.file)} for letter in letters
+    ]
 
 
 def _names(cols: str) -> list[str]:

@@ -23,11 +23,11 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.places import ledger_shown, places
 from open_mirroring.operate.viewing import view_mirror
-from open_mirroring.operate.words import shown
+from open_mirroring.operate.words import amount, shown
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from spark_jobs.cli.reporting import dead_letters_text, json_text
+from spark_jobs.cli.reporting import dead_letters_text, json_text, wrapped
 from spark_jobs.cli.status_text import colours_wanted, status_text
 from spark_jobs.dead_letters.open_letters import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead, log_behind
@@ -72,7 +72,7 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
         tables = [table.document() for table in found.tables]
         print(json_text({"started": True, "places": places(mirror), **found.document(), "tables": tables}))
     else:
-        print(status_text(found, wide=arguments.wide, coloured=colours_wanted()))
+        print(status_text(found, arguments.file, wide=arguments.wide, coloured=colours_wanted()))
         if arguments.wide:
             print(f"\n{places_text(mirror)}")
     return exit_of_report(found.stopped, found.report.lost)
@@ -99,12 +99,13 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
         listed = dead_letters(log_root, LedgerReader(ledger, mirror.name), arguments.limit, settled)
     if arguments.raw is not None:
         lines = write_raw(arguments.raw, log_root, listed.letters)
-        print(f"{lines} dead letters with their contents are in {arguments.raw}", file=sys.stderr)
+        written = amount(lines, "dead letter with its content is", "dead letters with their contents are")
+        print(f"{written} in {arguments.raw}", file=sys.stderr)
     if arguments.json:
         letters = [{**letter._asdict(), "next_step": letter.next_step} for letter in listed.letters]
         print(json_text({"dead_letters": letters, "more": listed.more, "open": counts.document()}))
     else:
-        print(dead_letters_text(listed, counts))
+        print(dead_letters_text(listed, counts, arguments.file))
     return Exit.DONE
 
 
@@ -123,7 +124,7 @@ def never_run(mirror: Mirror) -> bool:
 def not_begun(mirror: Mirror) -> str:
     """The message for a mirror without a ledger; it shows the ledger's address, which may be mistyped."""
     said = f"mirror {mirror.name}: nothing has run yet; there is no ledger at {ledger_shown(mirror)}"
-    return f"{said}\n{places_text(mirror)}"
+    return f"{wrapped(said, 0)}\n{places_text(mirror)}"
 
 
 def places_text(mirror: Mirror) -> str:

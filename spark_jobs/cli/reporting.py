@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from open_mirroring.operate.job_story import story
-from open_mirroring.operate.words import alike, amount, shown
+from open_mirroring.operate.words import alike, amount, shown, to_copy
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from open_mirroring.ledger.dead_letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
@@ -68,14 +69,14 @@ def ignored_text(tables: Mapping[str, Any]) -> str:
     """The tables that are not mirrored, with their message counts, the largest first; empty without such tables."""
     busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
     named = [
-        f"{shown(name)} {one['messages']} messages (since {str(one['since'])[:16].replace('T', ' ')} UTC)"
+        f"{shown(name)} {amount(one['messages'], 'message')} (since {str(one['since'])[:16].replace('T', ' ')} UTC)"
         for name, one in busiest[:_IGNORED_SHOWN]
     ]
     more = [f"and {len(busiest) - _IGNORED_SHOWN} other tables"] if len(busiest) > _IGNORED_SHOWN else []
     return ", ".join([*named, *more])
 
 
-def tick_text(ticked: Ticked) -> str:
+def tick_text(ticked: Ticked, file: Path) -> str:
     """The result of a tick (one run): one sentence, then what was read and published, then what needs attention."""
     done, read = ticked.document(), story("extract_changes", ticked.read._asdict())
     if ticked.failed is not None:
@@ -83,6 +84,7 @@ def tick_text(ticked: Ticked) -> str:
     left = {name: done.get(name) for name in ("files", "held", "stopped", "losses", "notes")}
     lines = [_answer(ticked), *read, *story("publish_changes", left), *_tolerated(ticked.loss_report, ticked.losses)]
     lines += [f"Awaited: {what}" for what in ticked.awaited]
+    lines = [to_copy(text, file) for text in lines]
     return "\n".join(wrapped(text.lstrip(), len(text) - len(text.lstrip())) for text in lines)
 
 
@@ -118,14 +120,14 @@ def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
             counted = ", ".join(f"{shown(name)} in {count}" for name, count in one["columns"].items())
             lines.append(wrapped(f"{source}: columns that differ: {counted} rows", 0))
         for key in one["keys"][:_SHOWN_KEYS]:
-            where = f": {', '.join(map(shown, key['columns']))}" if key["columns"] else ""
-            lines.append(f"  {key['kind']} {shown(key['key'])}{where}")
+            where = f": {', '.join(key['columns'])}" if key["columns"] else ""
+            lines.append(wrapped(f"{key['kind']} {key['key']}{where}"))
         if len(one["keys"]) > _SHOWN_KEYS:
             lines.append("  there are more: --json, or --repair-plan NEWFILE")
     return "\n".join(lines).rstrip()
 
 
-def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
+def dead_letters_text(listed: ListedLetters, counts: LetterCounts, file: Path) -> str:
     """The number of open dead letters by table, then the dead letters grouped by code, newest first, with the fix."""
     if not listed.letters:
         return "no dead letters"
@@ -137,7 +139,7 @@ def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
     for code, next_step in {letter.code: letter.next_step for letter in listed.letters}.items():
         found = [letter for letter in listed.letters if letter.code == code]
         lines += ["", code, *grouped((place(one), f"{one.table or '(no table)'}: {one.reason}") for one in found)]
-        lines.append(wrapped(f"Fix: {next_step}"))
+        lines.append(wrapped(f"Fix: {to_copy(next_step, file)}"))
     return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
 
 
@@ -145,7 +147,7 @@ def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str
     """Lines about what is open but no loss: tolerated dead letters and ignored tables."""
     letters = report.get("dead_letters", {}).get("tables", {})
     lines = [
-        f"Tolerated: {shown(table)}: {found['open']} dead letters are open"
+        f"Tolerated: {shown(table)}: {amount(found['open'], 'dead letter is', 'dead letters are')} open"
         for table, found in letters.items()
         if table not in losses
     ]

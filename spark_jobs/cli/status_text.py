@@ -7,12 +7,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from open_mirroring.codes import next_step_of
 from open_mirroring.operate.job_story import counted
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
 from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
-from open_mirroring.operate.words import SEVERITY, age, amount, shown, size, verdict_words, verified_words
+from open_mirroring.operate.words import SEVERITY, age, amount, shown, size, to_copy, verdict_words, verified_words
 from open_mirroring.protocols.proving import Kind, Proof, ProofVerdict
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import WIDTH, columns, grouped, ignored_text, wrapped
@@ -25,21 +26,21 @@ def colours_wanted() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = False) -> str:
+def status_text(status: MirrorView, file: Path = Path("FILE"), *, wide: bool = False, coloured: bool = False) -> str:
     """The status of a mirror: one sentence, a line per table, what needs attention, and notes.
 
-    Equal notes of several tables are one line. *wide* adds the internal positions of mirror and tables; *coloured*
-    prints verdicts in color.
+    Equal notes of several tables are one line. *file* is the mirror file, for commands to copy. *wide* adds the
+    internal positions of mirror and tables; *coloured* prints verdicts in color.
     """
-    sections = [[headline(status), *(_positions(status) if wide else ())], [_table(status, wide, coloured)]]
-    if attention := [*_attention(status, coloured)]:
+    sections = [[wrapped(headline(status), 0), *(_positions(status) if wide else ())], [_table(status, wide, coloured)]]
+    if attention := [*_attention(status, file, coloured)]:
         sections.append(["Needs attention", *attention])
     if notes := [*_notes(status)]:
         sections.append(["Notes", *notes])
     return "\n\n".join("\n".join(section) for section in sections)
 
 
-def _attention(status: MirrorView, coloured: bool) -> Iterator[str]:
+def _attention(status: MirrorView, file: Path, coloured: bool) -> Iterator[str]:
     """Yield what is stopped, lost or on hold: the causes by table, then one fix for all with the same code."""
     alike = defaultdict[tuple[Verdict | None, str], list[tuple[str, str]]](list)
     if status.stop is not None:
@@ -52,11 +53,11 @@ def _attention(status: MirrorView, coloured: bool) -> Iterator[str]:
         yield f"  {_painted(verdict_words(verdict).capitalize(), verdict, coloured)}: {code}"
         yield from grouped(said, 4)
         if code:
-            yield wrapped(f"Fix: {next_step_of(code)}", 4)
+            yield wrapped(f"Fix: {to_copy(next_step_of(code), file)}", 4)
     yield from grouped(
         (table.source, f"LOSSES {one}") for table in status.tables for one in table.losses if one.code != table.code
     )
-    yield from (wrapped(f"{name}: {text}") for name, text in _of_mirror(status))
+    yield from (wrapped(f"{name}: {to_copy(text, file)}") for name, text in _of_mirror(status))
 
 
 def _notes(status: MirrorView) -> Iterator[str]:
@@ -70,12 +71,13 @@ def _notes(status: MirrorView) -> Iterator[str]:
 def _positions(status: MirrorView) -> Iterator[str]:
     """Yield lines on how far reading is."""
     read, state = BoundOffsets.of(status.bound_offsets), status.state
-    last = "no batch yet" if status.last_commit is None else f"committed {_ago(status)}"
+    at = status.last_commit
+    last = "no batch yet" if at is None else f"committed {age(status.taken_at - at)} ago"
     is_open = f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""
     yield f"  bound offsets     {read.places} files, partitions or tables, {read.total} bytes or offsets"
     yield f"  change log        batch {state.committed}, {last}{is_open}"
     yield f"  open fragments    {len(status.fragments)} wait for other pieces, or for a description of their structure"
-    yield f"  last {len(status.batches):>3} batches  {counted(status.recent)}"
+    yield wrapped(f"last {len(status.batches):>3} batches  {counted(status.recent)}")
     if status.horizon is not None:
         up_to = status.horizon.dropped
         dropped = f"; batches up to {up_to} are dropped from the log" if up_to else ""
@@ -86,9 +88,10 @@ def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
     """Yield what needs attention but belongs to no table, as pairs of heading and text."""
     letters = status.report.letters
     if status.at_risk:
-        counted = f"{letters.without_table.count} dead letters name no table: any table may lack a change"
+        nameless = amount(letters.without_table.count, "dead letter names no table", "dead letters name no table")
+        counted = f"{nameless}: any table may lack a change"
         counted = counted if letters.known else f"at least {counted}: the log's were not counted yet"
-        yield "AT RISK", f"{counted}; run `open-mirroring dead-letters`"
+        yield "AT RISK", f"{counted}; run `open-mirroring dead-letters FILE`"
     yield from (("AT RISK", f"{what}. Fix: {next_step_of(code)}") for code, what in status.report.unread.items())
     if status.not_inspected:
         yield "Not inspected", status.not_inspected
@@ -105,12 +108,9 @@ def headline(status: MirrorView) -> str:
     is_all = mirrored == [*tables] and not status.report.unread
     behind = f", lag {age(longest)}" if longest else ", nothing waits" if is_all else ""
     counted = f"{len(mirrored)} of {len(tables)} tables mirrored{others}{behind}"
-    logged = "nothing logged yet" if status.last_commit is None else f"last logged {_ago(status)}"
+    last = status.last_commit
+    logged = "nothing logged yet" if last is None else f"last logged {age(status.taken_at - last)} ago"
     return f"{status.mirror}: {counted}; {logged}"
-
-
-def _ago(status: MirrorView) -> str:
-    return f"{age(status.taken_at - status.last_commit)} ago" if status.last_commit else "never"
 
 
 def _painted(text: str, verdict: Verdict | None, coloured: bool) -> str:
@@ -185,7 +185,8 @@ def _cut(text: str, room: int) -> str:
 def _remarks(table: TableView, now: datetime) -> Iterator[str]:
     is_stopped = table.verdict is Verdict.STOP
     if not table.losses and table.dead_letters.count:
-        yield f"{table.dead_letters.count} dead letters are open, as many are tolerated"
+        are_open = amount(table.dead_letters.count, "dead letter is open", "dead letters are open")
+        yield f"{are_open}, as many are tolerated"
     if table.open_intent:
         when = "goes on once the stop is lifted" if is_stopped else "the next run finishes it"
         yield f"unfinished, {when}: {table.open_intent}"

@@ -46,7 +46,7 @@ def _ticked(asked: Backfill | None, arguments: argparse.Namespace) -> Exit:
 
     mirror, ledger = _opened(arguments)
     ticked = run(mirror, ledger, session_on_demand(mirror, "tick"), arguments.tables, asked)
-    print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
+    print(json_text(ticked.document()) if arguments.json else tick_text(ticked, arguments.file))
     return Exit(ticked.exit)
 
 

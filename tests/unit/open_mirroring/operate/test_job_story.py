@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.operate.job_story import SHOWN, story
+from open_mirroring.operate.job_story import SHOWN, counted, story
 
 REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "create": (
@@ -120,3 +120,8 @@ def test_many_tables_are_counted_and_foreign_text_is_safe() -> None:
     many = story("publish_changes", {"files": {f"dbo.t{n:03}": [1] for n in range(1000)}})
     assert len(many) == SHOWN + 2 and many[-1] == "  and 980 tables more"
     assert story("extract_changes", {"stopped": {"dbo.\x1b[31m": "X: \n"}})[-1] == "STOPPED: dbo.\\x1b[31m: X: \\n"
+
+
+def test_one_of_a_kind_is_counted_in_the_singular() -> None:
+    counts = {"messages": 3, "changes": 1, "fragments": 1, "rejected": 1}
+    assert counted(counts) == "3 messages (1 change, 1 fragment, 1 rejected)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +26,8 @@ from open_mirroring.operate.mirror_view import BoundOffsets, Marks, MirrorView, 
 from open_mirroring.operate.viewing import RECENT_BATCHES, view_mirror
 from open_mirroring.operate.words import age, pace, shown
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
-from spark_jobs.cli.reporting import columns
+from spark_jobs.cli.command_line import main
+from spark_jobs.cli.reporting import WIDTH, columns
 from spark_jobs.cli.status_text import status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
@@ -298,3 +300,32 @@ def test_horizon_reset_and_waiting_changes_are_reported(made: HandMadeMirror) ->
     plain = status.document()
     assert (plain["horizon"], plain["dropped_batch"]) == (at.isoformat(), 99)
     assert {"reset", "horizon", "waiting", "marks"} <= orders(status).document().keys()
+
+
+def test_one_dead_letter_is_singular_and_its_fix_names_the_mirror_file(
+    made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.letter(10)
+    main(["status", str(made.file)])
+    text = capsys.readouterr().out
+    assert "1 dead letter names no table: any table may lack a change" in text
+    assert f"run `open-mirroring dead-letters {made.file}`" in text
+
+
+def test_the_command_of_a_fix_can_be_copied(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
+    file = made.file.rename(made.file.with_name("the shop.yaml"))
+    made.stop("dbo.orders", "DEAD_LETTERS_UNNAMED")
+    main(["status", str(file)])
+    assert f"`open-mirroring dead-letters '{file}' --raw NEWFILE`" in capsys.readouterr().out
+
+
+def test_a_terminal_wraps_every_sentence_of_the_status(
+    made: HandMadeMirror, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = {"ignored": 1_000_000, "rejected": 1_000_000, "fragments": 1_000_000, "metadata": 1_000_000}
+    view = status_of(made)
+    view = replace(view, mirror="a_long_name " * 10, batches=[(1, {"messages": 1, **batch}, NOW)])
+    assert len(status_text(view, wide=True).splitlines()[0]) > WIDTH, "a pipe keeps it one line"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    sentences = status_text(view, wide=True).partition("\n\n")[0]
+    assert max(map(len, sentences.splitlines())) <= WIDTH

@@ -169,3 +169,9 @@ def test_a_trend_compares_the_newest_quarter_with_the_one_before(values: list[fl
 
 def test_a_lag_that_is_over_is_not_called_rising() -> None:
     assert Chart("Lag", "4 hours", [0, 0, 9, 0], str, 9, good="falling").trend == "steady"
+
+
+def test_the_next_step_names_the_mirror_file(made: PageMirror) -> None:
+    made.stop(ORDERS, "DEAD_LETTERS_UNNAMED", "no table is named")
+    (one,) = found(made)
+    assert f"`open-mirroring dead-letters {made.mirror.file} --raw NEWFILE`" in one.next_step

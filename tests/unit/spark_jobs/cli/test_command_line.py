@@ -38,7 +38,7 @@ from spark_jobs.changelog.schema import CHANGE, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.cli import command_line, looking, tick
 from spark_jobs.cli.command_line import main
-from spark_jobs.cli.reporting import tick_text
+from spark_jobs.cli.reporting import WIDTH, proved_text, tick_text
 from spark_jobs.cli.status_text import colours_wanted, status_text
 from spark_jobs.cli.tick import Ticked
 from spark_jobs.extract_changes import Extracted
@@ -560,6 +560,7 @@ def test_unknown_tables_are_a_usage_error_before_anything_is_done(
 
 NOTHING = Ticked(Extracted(None, {}, ()), {}, {}, {}, ())
 READ = NOTHING._replace(read=Extracted(1, {}, ()))
+FILE = Path("mirrors/shop.yaml")
 HELD = {"dbo.a": "BACKLOG: behind"}
 
 
@@ -635,16 +636,18 @@ def test_what_a_later_run_says_of_a_table_takes_the_place_of_what_an_earlier_one
 
 
 def test_a_tick_that_did_nothing_says_so() -> None:
-    assert "Nothing to do" in tick_text(NOTHING)
-    assert "Nothing to do" not in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
-    assert "On hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
+    assert "Nothing to do" in tick_text(NOTHING, FILE)
+    assert "Nothing to do" not in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]), FILE)
+    assert "On hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]), FILE)
     failed = NOTHING._replace(failed=TerminalError("SOURCE_GONE", "it is gone"))
-    assert "Read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed)
-    assert "1 source file not ready yet" in tick_text(NOTHING._replace(read=Extracted(None, {}, ["a"])))
+    assert "Read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed, FILE)
+    assert "1 source file not ready yet" in tick_text(NOTHING._replace(read=Extracted(None, {}, ["a"])), FILE)
 
 
 def test_what_a_tick_published_is_shown_by_table() -> None:
-    text = tick_text(NOTHING._replace(read=Extracted(4, {"messages": 3, "changes": 3}, ()), files={"dbo.a": [4, 5, 6]}))
+    text = tick_text(
+        NOTHING._replace(read=Extracted(4, {"messages": 3, "changes": 3}, ()), files={"dbo.a": [4, 5, 6]}), FILE
+    )
     assert "Read: batch 4 of the change log, 3 messages (3 changes)." in text
     assert "  dbo.a: numbers 4 to 6" in text
 
@@ -664,3 +667,13 @@ def test_a_shell_completes_commands(line: str, wanted: set[str], tmp_path: Path)
     command = [sys.executable, "-m", "spark_jobs.cli.command_line"]
     subprocess.run(command, env=environment, timeout=300, check=False, capture_output=True)
     assert {word.strip() for word in answer.read_text().split("\n")} == wanted
+
+
+def test_a_terminal_wraps_the_keys_of_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = {"kind": "different", "key": "[1]", "columns": [f"a_long_column_{number}" for number in range(20)]}
+    counts = dict.fromkeys(("rows_source", "equal", "missing", "extra", "different", "doubled", "unproven"), 1)
+    one = {**counts, "verdict": "DIFFERENT", "published_batch": 1, "part": "all rows", "reasons": [], "verified": None}
+    tables = {"dbo.a": {**one, "columns": {}, "keys": [key]}}
+    assert len(proved_text(tables).splitlines()[-1]) > WIDTH, "a pipe keeps it one line"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert max(map(len, proved_text(tables).splitlines())) <= WIDTH
