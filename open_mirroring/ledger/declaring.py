@@ -17,8 +17,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.changes.history_names import logged_as
-from open_mirroring.changes.manifest import SENT_BY, Manifest
-from open_mirroring.changes.places_left import EXPECTED, GAPS, Reads, places_left
+from open_mirroring.changes.manifest import EXPECTED, GAPS, SENT_BY, Manifest, Reads, places_left
 from open_mirroring.codes import DROP, RESET
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.column_notes import ColumnNote, NoteKind
-from open_mirroring.changes.manifest import Scope
+from open_mirroring.changes.manifest import BatchRecord, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.load_columns import LoadColumn
@@ -35,7 +35,6 @@ from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
-from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.rebuilding import (
     REBUILT,
     Decision,
