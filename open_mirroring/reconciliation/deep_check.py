@@ -111,9 +111,6 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
     return list(problems.findings())
 
 
-# --- files ------------------------------------------------------------------------------------------------------
-
-
 def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Problems) -> None:
     sealed = {file.number: file for file in record.published}
     first_numbers = {file.number: group[0].number for group in _groups(record).values() for file in group}
