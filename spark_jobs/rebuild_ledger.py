@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 from sqlalchemy import Engine
 
-from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.manifest import BatchRecord, Manifest
 from open_mirroring.codes import DROP
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
@@ -34,7 +34,6 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.publishing import CannotStage, Intent
-from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.rebuilding import (
     Decision,

@@ -25,13 +25,12 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
-from open_mirroring.ledger.repair_ledger import RepairLedger
+from open_mirroring.ledger.repair_ledger import RepairLedger, check_permitted
 from open_mirroring.ledger.requests import REPAIR, Asked, table_unknown
 from open_mirroring.operate.operations import REPAIR as OPERATION
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.publishing import CannotStage, FilePlace, Intent, StagedFile, Work
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
-from open_mirroring.reconciliation.repairing import check_permitted
 from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.changes import stage_here
 from spark_jobs.publish.publication import Preparation

@@ -75,11 +75,6 @@ class ColumnNote(NamedTuple):
         """Whether the note is about more than one column."""
         return self.is_of_rows or "*" in self.column
 
-    @property
-    def is_unverified(self) -> bool:
-        """Whether rows may differ from the source in this column, and no later comparison showed them to be equal."""
-        return self.kind in UNVERIFIED and not self.verified
-
     def text(self, names: str) -> str:
         """The note as a sentence for people.
 
@@ -124,7 +119,7 @@ def texts(notes: Iterable[ColumnNote]) -> list[str]:
     """Sentences for people on which columns are gone and which are unverified; equal sentences are merged."""
     alike: dict[tuple[NoteKind, str], list[ColumnNote]] = {}
     for one in notes:
-        if one.kind is NoteKind.GONE or one.is_unverified:
+        if one.kind is NoteKind.GONE or (one.kind in UNVERIFIED and not one.verified):
             alike.setdefault((one.kind, one.column if one.is_of_many else ""), []).append(one)
     groups = sorted(alike.values(), key=lambda group: group[0].kind is not NoteKind.GONE)
     return [group[0].text(_since(group)) for group in groups]

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from open_mirroring.changes.log_position import position_order
-from open_mirroring.changes.places_left import Reads, places_left
+from open_mirroring.changes.manifest import Reads, places_left
 
 HighestMajors = Mapping[str, Mapping[str, str]]
 """The highest commit seen, by partition of the source and by stream. A commit is the ``major`` part of a position.

@@ -10,7 +10,21 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 
-from open_mirroring.changes.places_left import Reads
+Reads = Mapping[str, Sequence[str]]
+"""Where messages are read from and how their bytes are decoded: values by setting of the mirror file."""
+
+GAPS, EXPECTED = "offset_gaps", "expected"
+"""The setting that gaps between offsets are expected, and its value; absent if they are not (G-113)."""
+
+
+def places_left(former: Reads, now: Reads) -> list[tuple[str, str]]:
+    """Pair each setting with each place that it named in *former* and no longer names in *now* (G-142).
+
+    Unread changes in such a place are never seen, so tables may lack changes. A setting that *now* does not contain is
+    ignored, because it belongs to another transport.
+    """
+    return [(name, one) for name, said in former.items() if name in now for one in said if one not in now[name]]
+
 
 _LOAD = "(initial load) "
 _CORRECTION = "(correction) "
@@ -291,6 +305,27 @@ class Manifest:
     @classmethod
     def from_json(cls, text: str) -> Manifest:
         return cls(**json.loads(text))
+
+
+RECORDS = "_batches"
+"""The folder of the change log that holds the records of batches."""
+
+
+class BatchRecord(NamedTuple):
+    """A batch as the ledger recorded it: its number, source ranges and manifest as JSON, and when it was written.
+
+    The record is a JSON file next to the change log, from which a lost ledger can be re-created.
+    """
+
+    number: int
+    at: datetime
+    ranges: str
+    manifest: str
+
+
+def record_name(number: int) -> str:
+    """Return the path of a batch's record, relative to the change log."""
+    return f"{RECORDS}/{number // 10_000:08d}/{number:012d}.json"
 
 
 class _Counted(msgspec.Struct):

@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from open_mirroring.changes.places_left import GAPS
+from open_mirroring.changes.manifest import GAPS
 from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import names
 from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section, TableName

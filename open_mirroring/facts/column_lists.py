@@ -53,23 +53,12 @@ def fold(
         proved = proved or (whole and before is not None and not before.whole)
         at = dict(before.seen) if before is not None else {}
         for epoch, seen in places.items():
-            counted = _as_read(seen, _highest_of_others(lists, cols, epoch)) if of_reading else seen
-            at[epoch] = joined(at[epoch], counted) if epoch in at else counted
+            if of_reading:
+                others = [one.seen[epoch].last for other, one in lists.items() if other != cols and epoch in one.seen]
+                if others:
+                    place = seen.last if seen.last > max(others) else f"{max(others)}{BEHIND}"
+                    seen = PlacesSeen(place, place, *((place, place) if seen.whole_last else ()))
+            at[epoch] = joined(at[epoch], seen) if epoch in at else seen
         first = first if before is None else min(before.first_pos, first)
         lists[cols] = changed[cols] = ColumnList(cols, whole or (before is not None and before.whole), first, at)
     return changed, proved
-
-
-def _highest_of_others(lists: Mapping[str, ColumnList], cols: str, epoch: str) -> str:
-    """The highest position of a row with another list, in a stream."""
-    return max(
-        (one.seen[epoch].last for other, one in lists.items() if other != cols and epoch in one.seen), default=""
-    )
-
-
-def _as_read(seen: PlacesSeen, others: str) -> PlacesSeen:
-    """The positions at which a list counts that was seen at the time of reading: after *others*."""
-    if not others:
-        return seen
-    at = seen.last if seen.last > others else f"{others}{BEHIND}"
-    return PlacesSeen(at, at, *((at, at) if seen.whole_last else ()))

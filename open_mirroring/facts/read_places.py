@@ -1,7 +1,8 @@
-"""Records which offsets of a partition were read, as ranges without gaps, so that missing messages are detected.
+"""Records what was read of each partition: its offsets, as ranges without gaps, and the highest position it has shown.
 
-A broker numbers the messages of a partition without a gap. If the first number that was read is not the partition's
-first number, reading began too late and messages may be missing.
+Ranges with a gap show that messages are missing. A broker numbers the messages of a partition without a gap. If the
+first number that was read is not the partition's first number, reading began too late and messages may be missing. The
+lowest of the partitions' highest positions decides which transactions are complete.
 """
 
 from __future__ import annotations
@@ -71,3 +72,18 @@ def begun_late(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[
     """
     late = {name: runs[0].first for name, runs in sorted(found.items()) if runs and runs[0].first}
     return {name: first for name, first in late.items() if known and name not in known}
+
+
+def highest_of(one: dict[str, str], other: dict[str, str]) -> dict[str, str]:
+    """By partition, the higher one of the positions in *one* and in *other*."""
+    return {name: max(one.get(name, ""), other.get(name, "")) for name in {**one, **other}}
+
+
+SHOWN = Kind[dict[str, str]]("shown", dict[str, str], highest_of)
+"""The highest commit (``major`` of a position) by partition and stream.
+
+If a format marks the first change of a transaction (K-80), it is ``major:minor`` of the highest such change; empty
+without one."""
+
+UNCOUNTED = Kind[str]("uncounted", str, min)
+"""Where a change was found that lacks its number in its transaction, in a format that has one (K-80)."""

@@ -17,16 +17,16 @@ from sqlalchemy import Connection
 
 from open_mirroring.changes.complete_position import Completeness, advance
 from open_mirroring.changes.history_names import LOGGED_GENERATION, history_of, is_history, logged_as
-from open_mirroring.changes.log_position import is_of_generation
+from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, is_of_generation
 from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, OpenFragment, SeenLetter, SettledLetter
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.codes import WHY_RESET
-from open_mirroring.facts import foreign_tables, full_loads, stream_epochs
+from open_mirroring.facts import foreign_tables, full_loads
 from open_mirroring.facts.column_lists import COLUMN_LISTS
 from open_mirroring.facts.foreign_tables import FOREIGN
 from open_mirroring.facts.full_loads import FULL_LOADS, SHORTEST_VALUES, LoadPlaces
 from open_mirroring.facts.kind import tables_in
-from open_mirroring.facts.shown_positions import SHOWN
+from open_mirroring.facts.read_places import SHOWN
 from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, WITHOUT_TABLE
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
@@ -173,8 +173,17 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
 
 
 def _record_epochs(db: Connection, table_id: str, found: set[str]) -> None:
-    ordinals, unknown = stream_epochs.fold(EPOCHS.of(db, table_id), found)
-    EPOCHS.put(db, table_id, ordinals)
+    """Number the new streams of a batch: only an operator knows which one of two streams is the newer one (G-01).
+
+    A table's first stream gets 0, an initial load a number below all streams.
+    """
+    known = EPOCHS.of(db, table_id)
+    loads = {epoch: LOAD_ORDINAL for epoch in found if is_load_epoch(epoch) and epoch not in known}
+    unknown = sorted(epoch for epoch in found if not is_load_epoch(epoch) and epoch not in known)
+    if len(unknown) == 1 and all(map(is_load_epoch, known)):
+        EPOCHS.put(db, table_id, {**loads, unknown[0]: 0})
+        return
+    EPOCHS.put(db, table_id, loads)
     if unknown:
         stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
 

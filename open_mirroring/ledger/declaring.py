@@ -16,9 +16,8 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.column_notes import NoteKind
-from open_mirroring.changes.history_names import logged_as
-from open_mirroring.changes.manifest import SENT_BY, Manifest
-from open_mirroring.changes.places_left import EXPECTED, GAPS, Reads, places_left
+from open_mirroring.changes.history_names import is_history, logged_as
+from open_mirroring.changes.manifest import EXPECTED, GAPS, SENT_BY, Manifest, Reads, places_left
 from open_mirroring.codes import DROP, RESET
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
@@ -381,17 +380,13 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
             values |= stopped(LOAD_NEEDED, what)
         audit(db, mirror, declared.source, "TABLE_ADDED_AGAIN", {"generation": values["generation"]})
     db.execute(t.mirrored_table.insert().values(values))
-    if (rows_of := logged_as(declared.source)) != declared.source:
-        _know_columns_of(db, mirror, rows_of, str(values["id"]))
-
-
-def _know_columns_of(db: Connection, mirror: str, source: str, table_id: str) -> None:
-    """Give a history the columns and streams that are known of its table: its first change may be a delete (G-194)."""
-    c = t.mirrored_table.c
-    owner = db.scalar(sa.select(c.id).where(c.mirror == mirror, c.source == source))
-    if owner is not None:
-        EPOCHS.put(db, table_id, EPOCHS.of(db, owner))
-        COLUMN_LISTS.put(db, table_id, COLUMN_LISTS.of(db, owner))
+    if is_history(declared.source):
+        # It begins with the columns and streams that are known of its table: its first change may be a delete (G-194).
+        c = t.mirrored_table.c
+        owner = db.scalar(sa.select(c.id).where(c.mirror == mirror, c.source == logged_as(declared.source)))
+        if owner is not None:
+            EPOCHS.put(db, values["id"], EPOCHS.of(db, owner))
+            COLUMN_LISTS.put(db, values["id"], COLUMN_LISTS.of(db, owner))
 
 
 def newest_epoch(db: Connection, table_id: str) -> int:

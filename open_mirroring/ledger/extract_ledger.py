@@ -24,9 +24,9 @@ from open_mirroring.changes.manifest import (
     LetterPlace,
     Manifest,
     OpenFragment,
+    Reads,
     Scope,
 )
-from open_mirroring.changes.places_left import Reads
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.codes import Trait, having
 from open_mirroring.errors import TerminalError

@@ -54,11 +54,6 @@ class LoadPlan:
         """The ids of chunks that are not published yet, in order."""
         return tuple(chunk for chunk in range(len(self.chunks)) if chunk not in self.done)
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every chunk is published."""
-        return len(self.done) == len(self.chunks)
-
     def having(self, shortest: Mapping[str, int], done: Iterable[int] = ()) -> LoadPlan:
         """Copy the plan, with what more chunks contain, and with the chunks *done* marked as published.
 

@@ -87,7 +87,7 @@ def open_ledger(url: str, *, keep: bool = False) -> Engine:
         _KEPT[url] = engine
         if len(_KEPT) > _MOST_KEPT:
             _KEPT.pop(next(iter(_KEPT))).dispose()
-    with _database_named(_shown(engine)):
+    with _database_named(engine):
         _migrate(engine)
     return engine
 
@@ -110,7 +110,7 @@ def ledger_to_look(url: str) -> Engine | None:
     engine = _engine(parsed, _LOOK_SECONDS, keep=False)
     if is_sqlite:
         _make_sqlite_readable(engine)
-    with _database_named(_shown(engine)), engine.connect() as connection:
+    with _database_named(engine), engine.connect() as connection:
         current = _revision(connection)
     if current not in (None, HEAD):
         raise _unknown(current)
@@ -149,18 +149,14 @@ def system_error(error: Exception) -> MirroringError | None:
 
 
 @contextmanager
-def _database_named(where: str) -> Iterator[None]:
+def _database_named(engine: Engine) -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        ours = ledger_error(error, where)
+        ours = ledger_error(error, engine.url.render_as_string(hide_password=True))
         if ours is None:
             raise
         raise ours from error
-
-
-def _shown(engine: Engine) -> str:
-    return engine.url.render_as_string(hide_password=True)
 
 
 def _make_sqlite_readable(engine: Engine) -> None:

@@ -197,7 +197,7 @@ def _after(row: Any, intent: Intent) -> dict[str, Any]:
         return values
     plan = LoadPlan.from_json(row.load_plan).having(details.get("shortest", {}), chunks_of(intent.work.chunk))
     values["load_plan"] = plan.to_json()
-    if plan.is_done:
+    if not plan.remaining:
         values |= {"load_state": "loaded", "published_batch": plan.hand_over_batch}
     return values
 

@@ -115,7 +115,10 @@ class ResetLedger:
                 is_carried_on=is_carried_on,
             )
             if reloaded is not None:
-                _begin_with(db, row, reloaded)
+                # What the ledger recorded of rows before the newest full load no longer counts.
+                STARTS.replace(db, row.id, reloaded.starts)
+                COLUMN_LISTS.drop(db, row.id)
+                record_columns(db, row.id, reloaded.lists, of_reading=False)
             if corrects and row.stop_code in (KEY_UNKNOWN, KEY_CORRECTED):
                 stop = corrected_stop(row, declared)
                 db.execute(t.mirrored_table.update().where(t.mirrored_table.c.id == row.id).values(stop))
@@ -374,13 +377,6 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "stream_from": stream_from,
         "stream_epoch": newest_epoch(db, row.id) if begins_at is None else begins_at,
     }
-
-
-def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
-    """Forget what the ledger recorded of rows before the newest full load: they no longer count."""
-    STARTS.replace(db, row.id, reloaded.starts)
-    COLUMN_LISTS.drop(db, row.id)
-    record_columns(db, row.id, reloaded.lists, of_reading=False)
 
 
 def _why_stop_counts(db: Connection, row: Any, begins_at: int) -> str:

@@ -83,12 +83,12 @@ def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
     with ledger.connect() as db:
         ids = db.scalars(sa.select(t.mirrored_table.c.id).where(t.mirrored_table.c.mirror == mirror)).all()
         kept = VERDICTS.of_each(db, ids)
-    return {table_id: _remembered(one[""]) for table_id, one in kept.items()}
-
-
-def _remembered(kept: KeptVerdict) -> Remembered:
-    found = msgspec.convert(kept.evidence, Remembered)
-    return msgspec.structs.replace(found, applied=0) if kept.verdict is Verdict.STOP else found
+    found: dict[str, Remembered] = {}
+    for table_id, verdicts in kept.items():
+        last = verdicts[""]
+        of_last = msgspec.convert(last.evidence, Remembered)
+        found[table_id] = msgspec.structs.replace(of_last, applied=0) if last.verdict is Verdict.STOP else of_last
+    return found
 
 
 def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:

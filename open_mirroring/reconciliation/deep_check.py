@@ -6,7 +6,6 @@ outcome (I1). The functions here are pure; a job reads the files.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import Publication, PublishedFile, TableState
+from open_mirroring.ledger.tables import grouped
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.verdicts import DeepFinding
 from open_mirroring.reconciliation.evidence_text import ranges
@@ -111,9 +111,6 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
     return list(problems.findings())
 
 
-# --- files ------------------------------------------------------------------------------------------------------
-
-
 def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Problems) -> None:
     sealed = {file.number: file for file in record.published}
     first_numbers = {file.number: group[0].number for group in _groups(record).values() for file in group}
@@ -191,10 +188,8 @@ _Group = tuple[str, int, int, datetime]
 
 def _groups(record: TableRecord) -> dict[_Group, list[PublishedFile]]:
     """The files by publication; the time of confirmation keeps two loads apart."""
-    groups: dict[_Group, list[PublishedFile]] = defaultdict(list)
-    for file in sorted(record.published, key=lambda file: file.number):
-        groups[file.kind, file.batch_from, file.batch_to, file.confirmed_at].append(file)
-    return dict(groups)
+    files = sorted(record.published, key=lambda file: file.number)
+    return grouped(((file.kind, file.batch_from, file.batch_to, file.confirmed_at), file) for file in files)
 
 
 def _check_publications(record: TableRecord, problems: Problems) -> None:

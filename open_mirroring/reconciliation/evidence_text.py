@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from open_mirroring.facts.read_places import joined
+
 _SHOWN_RANGES, _SHOWN_CHARACTERS = 10, 80
 
 
@@ -12,12 +14,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
     After ten ranges the string only shows how many more numbers there are.
     """
-    found: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
+    found = joined((number, number) for number in numbers)
     texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in found]
     more = len(texts) - _SHOWN_RANGES
     return ", ".join(texts[:_SHOWN_RANGES]) + (f" and {more} more ranges" if more > 0 else "")

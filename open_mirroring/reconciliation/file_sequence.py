@@ -62,21 +62,29 @@ def file_sequence(
     stages = [(item.number, item.stage) for item in items if item.number is not None]
     final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
     moved = frozenset(number for number, stage in stages if stage is not FileStage.FINAL)
-    absent: dict[str, list[int]] = {"purged": [], "gap": [], "missing": []}
+    found = final | moved
+    lowest, highest, highest_moved = min(found, default=0), max(found, default=0), max(moved, default=0)
+    purged, gaps, missing = list[int](), list[int](), list[int]()
     for number in range(settled + 1, confirmed + 1):
-        if number not in final and number not in moved:
-            record = published.get(number)
-            old = record is not None and record.confirmed_at < purged_before
-            absent[_why_absent(number, final, moved, old=old)].append(number)
+        if number in found:
+            continue
+        record = published.get(number)
+        is_old = record is not None and record.confirmed_at < purged_before
+        if max(lowest, highest_moved) < number < highest:
+            # A file with a lower number is still there. Fabric goes in order, so it did not remove this file.
+            gaps.append(number)
+        elif is_old and number < highest:
+            purged.append(number)
+        else:
+            # If no file with a higher number was found, nothing shows that this file ever arrived, whatever its age.
+            missing.append(number)
     evidence = {
-        "moved": max(moved, default=0),
+        "moved": highest_moved,
         # Someone else removed a file that is a gap, so its absence does not show that it was applied.
-        "left the folder": min([*final, *absent["gap"]], default=1) - 1,
+        "left the folder": min([*final, *gaps], default=1) - 1,
     }
     applied = min(max(evidence.values()), confirmed)
-    highest = max(final | moved, default=0)
     last_missing = confirmed > highest
-    lost = tuple(sorted({*absent["gap"], *absent["missing"]}))
     waiting = sorted(number for number in final if applied < number <= confirmed)
     if waiting == [highest]:
         waiting = []
@@ -85,24 +93,10 @@ def file_sequence(
         moved=moved,
         applied=applied,
         applied_by=tuple(how for how, number in evidence.items() if 0 < applied <= number),
-        purged=tuple(absent["purged"]),
-        gaps=tuple(absent["gap"]),
-        missing=tuple(n for n in absent["missing"] if n < confirmed or not last_missing),
+        purged=tuple(purged),
+        gaps=tuple(gaps),
+        missing=tuple(n for n in missing if n < confirmed or not last_missing),
         last_missing=last_missing,
-        lost=lost,
+        lost=tuple(sorted([*gaps, *missing])),
         waiting=tuple(waiting),
     )
-
-
-def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, old: bool) -> str:
-    lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
-    if number > max(final | moved, default=0):
-        # No file with a higher number was found, so nothing shows that this file ever arrived, whatever its age.
-        return "missing"
-    if number < highest_moved:
-        # A file with a higher number was moved and is still there, so this file was moved before.
-        return "purged" if old else "missing"
-    if highest_moved or (lowest_final is not None and number > lowest_final):
-        # A file with a lower number is still there. Fabric goes in order, so it did not remove this file.
-        return "gap"
-    return "purged" if old else "missing"

@@ -247,7 +247,10 @@ def judge(
 def _losses_of(
     table: SeenTable, letters: LetterCounts, ignored: ForeignTable | None, renamed: Loss | None
 ) -> Iterator[Loss]:
-    yield from _letters_of(table, letters)
+    found = letters.tables.get(table.source)
+    if found is not None and found.count > table.tolerated:
+        stale = f"; {_counted(found.keys, 'row is', 'rows are')} out of date" if found.keys else ""
+        yield Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")
     yield from _ignored_before(table, ignored)
     yield from (Loss(code, table.signals[code]) for code in _REPORTED_LOSSES if code in table.signals)
     if renamed is not None:
@@ -270,14 +273,6 @@ def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[st
     if TASK_ERRORS in table.signals:
         yield f"{TASK_ERRORS}: {table.signals[TASK_ERRORS]}"
     yield from table.columns
-
-
-def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
-    found = letters.tables.get(table.source)
-    if found is None or found.count <= table.tolerated:
-        return []
-    stale = f"; {_counted(found.keys, 'row is', 'rows are')} out of date" if found.keys else ""
-    return [Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")]
 
 
 def _some(names: Sequence[object], others: str = "others") -> str:

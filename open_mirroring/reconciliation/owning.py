@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from open_mirroring.changes.manifest import record_name
 from open_mirroring.config import Mirror
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.onelake import onelake_connection
@@ -25,7 +26,6 @@ from open_mirroring.landing_zone.store import read_marker
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import CHANGE_LOG, MIRROR_FILE, ZONE, noted_places
 from open_mirroring.ledger.opening import ledger_to_look
-from open_mirroring.reconciliation.batch_record import record_name
 
 MIRROR_CLASH = "MIRROR_CLASH"
 """Two mirror files claim one name or place, and this one is not the owner's."""

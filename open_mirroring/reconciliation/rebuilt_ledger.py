@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.column_notes import ColumnNote, NoteKind
-from open_mirroring.changes.manifest import Scope
+from open_mirroring.changes.manifest import BatchRecord, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.load_columns import LoadColumn
@@ -35,7 +35,6 @@ from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
-from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.rebuilding import (
     REBUILT,
     Decision,
@@ -79,9 +78,19 @@ def write_tables(
                 keep_column_lists(db, known, decision.standing.hand_over_batch)
         for source, decision in decisions.items():
             if isinstance(decision, UnknownTable):
-                _stop(db, ids[source], decision, max(records, default=0))
+                c = t.mirrored_table.c
+                # A stop that a batch recorded may mean that the change log lacks changes: then only an initial load has
+                # all rows.
+                stopped = t.mirrored_table.update().where(c.id == ids[source], c.stop_code.is_not(None))
+                db.execute(stopped.values(log_from=max(records, default=0)))
+                stop_table(db, ids[source], LEDGER_UNKNOWN, decision.why)
             if isinstance(decision, KnownTable):
-                put_notes(db, decision.footer.table_id, _unverified(decision))
+                life, now = decision.footer, datetime.now(UTC)
+                notes = (
+                    ColumnNote(life.generation, NoteKind(kind), column, since, life.batch_from, now)
+                    for kind, column, since in decision.standing.unverified
+                )
+                put_notes(db, life.table_id, notes)
         _write_dropped(db, mirror, set(declared))
     return ids
 
@@ -129,14 +138,6 @@ def _row(
         "log_from": standing.log_from,
         "newest_load": standing.newest_load,
     }
-
-
-def _unverified(decision: KnownTable) -> list[ColumnNote]:
-    life, now = decision.footer, datetime.now(UTC)
-    return [
-        ColumnNote(life.generation, NoteKind(kind), column, since, life.batch_from, now)
-        for kind, column, since in decision.standing.unverified
-    ]
 
 
 def _named_as_at_source(decision: KnownTable) -> tuple[LandingColumn, ...]:
@@ -217,14 +218,6 @@ def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], numb
     c = t.mirrored_table.c
     later = [d.footer.table_id for d in decisions.values() if isinstance(d, KnownTable) and d.footer.batch_to >= number]
     db.execute(t.mirrored_table.update().where(c.id.in_(later)).values(stop_code=None, stop_what=None, stopped_at=None))
-
-
-def _stop(db: Connection, table_id: str, unknown: UnknownTable, newest: int) -> None:
-    c = t.mirrored_table.c
-    # A stop that a batch recorded may mean that the change log lacks changes: then only an initial load has all rows.
-    stopped = t.mirrored_table.update().where(c.id == table_id, c.stop_code.is_not(None))
-    db.execute(stopped.values(log_from=newest))
-    stop_table(db, table_id, LEDGER_UNKNOWN, unknown.why)
 
 
 def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:

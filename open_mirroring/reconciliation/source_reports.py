@@ -44,11 +44,15 @@ def record_source_report(
     """
     with ledger.begin() as db:
         new = _record_signals(db, mirror, report.signals)
-        if report.statements is not None:
-            new |= _record_events(db, mirror, load, report.statements)
-        asking = _asking(db, mirror, batches) if report.statements else []
+        if report.statements is None:
+            return new
+        new |= _record_events(db, mirror, load, report.statements)
+        m, b = t.mirrored_table.c, t.batch_table.c
+        brought = sa.select(b.source).where(b.mirror == mirror, b.batch.in_(list(batches)))
+        may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_DECISION))
+        asking = db.scalars(sa.select(m.source).where(m.mirror == mirror, may_ask).order_by(m.source)).all()
     for source in asking:
-        if statements := (report.statements or {}).get(source):
+        if statements := report.statements.get(source):
             for column, what in accept_statements(ledger, mirror, source, load, statements).items():
                 new[source, f"SCHEMA_REPORTED {column!r}"] = what
     return new
@@ -78,14 +82,6 @@ def _record_signals(db: Connection, mirror: str, signals: Mapping[tuple[str, str
     if known != reported:
         _SIGNALS.replace(db, mirror, reported)
     return {(source, code): what for (source, code), what in signals.items() if code not in known.get(source, {})}
-
-
-def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
-    """The tables with changes in these batches, and those stopped until a column's change is explained."""
-    m, b = t.mirrored_table.c, t.batch_table.c
-    brought = sa.select(b.source).where(b.mirror == mirror, b.batch.in_(list(batches)))
-    may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_DECISION))
-    return list(db.scalars(sa.select(m.source).where(m.mirror == mirror, may_ask).order_by(m.source)))
 
 
 def _record_events(

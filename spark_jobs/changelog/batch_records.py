@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from open_mirroring.changes.manifest import BatchRecord, record_name
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.local_store import make_folders, sync_folder
-from open_mirroring.reconciliation.batch_record import BatchRecord, record_name
 from open_mirroring.storage.object_path import Place
 
 _READS_AT_ONCE = 16

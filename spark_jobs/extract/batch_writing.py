@@ -19,6 +19,7 @@ from open_mirroring.changes.manifest import (
     Facts,
     LoadChunk,
     Manifest,
+    Reads,
     Scope,
     SeenLetter,
     SettledLetter,
@@ -29,9 +30,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.facts.foreign_tables import FOREIGN
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
 from open_mirroring.facts.kind import NewFacts, merged
-from open_mirroring.facts.read_places import READ_PLACES, Run
+from open_mirroring.facts.read_places import READ_PLACES, SHOWN, UNCOUNTED, Run
 from open_mirroring.facts.senders import senders_in
-from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
 from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, Stop
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN

@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, BoundRange, Facts, SeenLetter, bounded_letters
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
 from open_mirroring.facts.kind import NewFacts, add_all, merged
-from open_mirroring.facts.read_places import READ_PLACES, Numbering, Run, joined
-from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
+from open_mirroring.facts.read_places import READ_PLACES, SHOWN, UNCOUNTED, Numbering, Run, joined
 from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import partition_of

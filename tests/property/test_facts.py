@@ -17,9 +17,8 @@ from open_mirroring.facts.column_lists import COLUMN_LISTS, ColumnList
 from open_mirroring.facts.foreign_tables import FOREIGN, Ignored
 from open_mirroring.facts.full_loads import FULL_LOADS, SHORTEST_VALUES, LoadPlaces
 from open_mirroring.facts.kind import Kind, NewFacts, merged
-from open_mirroring.facts.read_places import READ_PLACES, Run, joined
+from open_mirroring.facts.read_places import READ_PLACES, SHOWN, UNCOUNTED, Run, joined
 from open_mirroring.facts.senders import SENDERS
-from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
 from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, WITHOUT_TABLE, KeylessReject
 
 NUMBERS, TEXTS = st.integers(0, 9), st.sampled_from("abc")

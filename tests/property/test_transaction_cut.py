@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from open_mirroring.changes.complete_position import Completeness, advance
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, position_order
-from open_mirroring.facts.shown_positions import SHOWN
+from open_mirroring.facts.read_places import SHOWN
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import LogRow

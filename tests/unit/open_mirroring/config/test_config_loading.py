@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from open_mirroring.changes.places_left import places_left
+from open_mirroring.changes.manifest import places_left
 from open_mirroring.config import ConfigError, Mirror, json_schema, load_mirror, load_mirrors
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import explain, line_of

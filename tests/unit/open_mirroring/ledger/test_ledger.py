@@ -16,7 +16,7 @@ from open_mirroring.changes.manifest import SENT_BY, BoundFile, BoundRange, File
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
 from open_mirroring.facts.kind import NewFacts
-from open_mirroring.facts.shown_positions import SHOWN
+from open_mirroring.facts.read_places import SHOWN
 from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.manifest import RECORDS, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.reconciliation.batch_record import RECORDS
 from spark_jobs.changelog.batch_records import read_records, write_record
 from spark_jobs.changelog.change_log import ChangeLog, vacuum
 from spark_jobs.cli.command_line import main

@@ -9,7 +9,7 @@ import pytest
 
 from open_mirroring.changes.manifest import BoundRange, Manifest
 from open_mirroring.facts.full_loads import FULL_LOADS
-from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
+from open_mirroring.facts.read_places import SHOWN, UNCOUNTED
 from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, WITHOUT_TABLE
 from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import log_table
