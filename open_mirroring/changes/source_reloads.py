@@ -113,50 +113,57 @@ class Run(NamedTuple):
 class CameAgain(NamedTuple):
     """The rows of full loads in a partition where some keys came more than once.
 
-    *earlier* is the highest place of a row whose key came again later. *newest* is the lowest place among the last rows
-    of these keys. *keys* is the number of keys that came more than once. *single* has the places, in ascending order,
-    of rows whose key came once. *differing* is True if rows of one key have different content.
+    *times* is how often the most frequent keys came: they are in every full load. *earlier* is the highest place of
+    their rows before the last ones, *newest* the lowest place of the last ones. *others* has the places, in ascending
+    order, of rows whose key came less often. *repeated* and *single* are the numbers of keys that came more than once,
+    and once. *differing* is True if rows of one key have different content.
     """
 
+    times: int
     earlier: int
     newest: int
-    keys: int
-    single: Sequence[int]
+    others: Sequence[int]
+    repeated: int
+    single: int
     differing: bool
 
     @property
     def is_load(self) -> bool:
         """Whether these rows include a second full load, and are not only messages that were delivered again (G-85)."""
-        return self.differing or self.keys >= len(self.single)
+        return self.differing or self.repeated >= self.single
 
     @property
     def begin(self) -> int | None:
         """The place where the newest full load begins; None if that is unclear."""
-        is_clear = self.earlier < self.newest and not any(self.earlier < one < self.newest for one in self.single)
+        is_clear = self.earlier < self.newest and not any(self.earlier < one < self.newest for one in self.others)
         return self.newest if is_clear else None
 
 
-LookAgain = Callable[[str, int], CameAgain | None]
-"""Finds keys that came more than once among the loaded rows of a partition, from a place on; None if there are none."""
+LookAgain = Callable[[str, int, int], CameAgain | None]
+"""Finds keys that came more than once among loaded rows between two places of a partition; None if there are none."""
 
 
-def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain) -> NewestLoad:
+def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain, moved: int = 0) -> NewestLoad:
     """Find where the newest full load begins in each partition, and which changes come after the full load.
 
     *partitions* has the table's runs in order. *look_again* is called to compare the keys of rows if the runs alone do
-    not show where the full load begins. Raises ``RELOAD_UNCLEAR`` if a row or change cannot be placed before or after
-    this begin.
+    not show where the full load begins. *moved* is how often the most frequent loaded key came, of the keys that came in
+    more than one partition. Raises ``RELOAD_UNCLEAR`` if a row or change cannot be placed before or after this begin.
     """
     runs = {partition: _loads(found) for partition, found in partitions.items()}
     loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}
     behind = {p: sum(run.is_load for run in found[1:]) for p, found in runs.items()}
     most = max(behind.values(), default=0)
     begins: dict[str, int] = {}
-    for partition in (p for p, found in loads.items() if found):
+    agains = {p: [look_again(p, run.first, run.last) for run in found] for p, found in loads.items() if found}
+    sent = {p: sum(again.times if again is not None and again.is_load else 1 for again in agains[p]) for p in agains}
+    for partition in agains:
+        if sent[partition] < max(moved, *sent.values()):
+            raise _unclear(f"whether partition {partition!r} has rows of the newest load: it has fewer loads than others")
         newest = loads[partition][-1]
-        again = look_again(partition, newest.first)
+        again = agains[partition][-1]
         if most and behind[partition] == most:
-            is_second = again is not None and again.is_load and any(one < again.newest for one in again.single)
+            is_second = again is not None and again.is_load and any(one < again.newest for one in again.others)
             begin = again.begin if again is not None and is_second else newest.first
         elif not most and (again is None or not again.is_load):
             continue

@@ -19,7 +19,6 @@ from open_mirroring.changes.manifest import (
     Facts,
     LoadChunk,
     Manifest,
-    Reads,
     Scope,
     SeenLetter,
     SettledLetter,

@@ -54,11 +54,18 @@ FROM bordered GROUP BY part, is_load, run ORDER BY part, min(place), NOT is_load
 _AGAIN = """
 WITH loaded AS (
   SELECT key, place, content, count(*) OVER (PARTITION BY key) AS times, max(place) OVER (PARTITION BY key) AS newest
-  FROM sent WHERE is_load AND key IS NOT NULL AND part = $part AND place >= $place
+  FROM sent WHERE is_load AND key IS NOT NULL AND part = $part AND place BETWEEN $first AND $last
 )
-SELECT max(place) FILTER (times > 1 AND place < newest), min(place) FILTER (times > 1 AND place = newest),
-       count(DISTINCT key) FILTER (times > 1), coalesce(list(place ORDER BY place) FILTER (times = 1), []),
-       (SELECT count(*) > 0 FROM (SELECT 1 FROM loaded GROUP BY key HAVING count(DISTINCT content) > 1)) FROM loaded
+SELECT any_value(most), max(place) FILTER (times = most AND place < newest),
+       min(place) FILTER (times = most AND place = newest),
+       coalesce(list(place ORDER BY place) FILTER (times < most), []),
+       count(DISTINCT key) FILTER (times > 1), count(DISTINCT key) FILTER (times = 1),
+       (SELECT count(*) > 0 FROM (SELECT 1 FROM loaded GROUP BY key HAVING count(DISTINCT content) > 1))
+FROM (SELECT *, max(times) OVER () AS most FROM loaded) HAVING any_value(most) > 1
+"""
+_MOVED = """
+SELECT coalesce(max(times), 0) FROM (
+  SELECT count(*) AS times FROM sent WHERE is_load AND key IS NOT NULL GROUP BY key HAVING count(DISTINCT part) > 1)
 """
 _UNCLEAR = """
 SELECT pos, part FROM sent WHERE NOT is_load AND NOT is_correction
@@ -94,11 +101,12 @@ def reloaded_rows(
         for at, *run in db.execute(_RUNS).fetchall():
             partitions.setdefault(at, []).append(Run(*run))
 
-        def look_again(at: str, place: int) -> CameAgain | None:
-            [(earlier, *found)] = db.execute(_AGAIN, {"part": at, "place": place}).fetchall()
-            return None if earlier is None else CameAgain(earlier, *found)
+        def look_again(at: str, first: int, last: int) -> CameAgain | None:
+            found = db.execute(_AGAIN, {"part": at, "first": first, "last": last}).fetchall()
+            return CameAgain(*found[0]) if found else None
 
-        load = divide(epoch, partitions, look_again)
+        [(moved,)] = db.execute(_MOVED).fetchall()
+        load = divide(epoch, partitions, look_again, moved)
         db.register("begins", _places(load.begins))
         [(corrected,)] = db.execute(_CORRECTED).fetchall()
         load = load.behind(corrected)  # what was read from the source before the load is older than that
