@@ -752,8 +752,8 @@ _TABLE = (
         "The source sends changes of tables that the mirror file does not name.",
         "add the tables to the mirror file (`open-mirroring init FILE --add`), or list the tables under `ignore`"),
     _code("TARGET_LIMIT", _NOTE, Lift.CALL,
-        "The mirror is near or above a limit of Fabric: the number of tables in a mirrored database, or of columns of a "
-        "table.",
+        "The mirror is near or above a limit of Fabric: the number of tables in a mirrored database, or of columns of "
+        "a table.",
         "divide the tables between several mirrors, or leave columns out with `columns` in the mirror file"),
     _code("NOT_INSPECTED", _NOTE, Lift.NEXT_RUN,
         "The landing zone has not been inspected lately, so its state is unknown.",
