@@ -185,7 +185,7 @@ def _bind(
     try:
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"
-            raise TerminalError("LOAD_CHANGED", what, next_step="put `initial_load` back, or reset the table")
+            raise TerminalError("LOAD_CHANGED", what, next_step="restore `initial_load`, or reset the table")
         if state.start.load_plan is None:
             bound = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
             if ledger.bind(state.id, *bound):

@@ -18,7 +18,7 @@ from open_mirroring.changes.places_seen import Places, PlacesSeen
 from open_mirroring.errors import TerminalError
 
 RELOAD_UNCLEAR = "RELOAD_UNCLEAR"
-_WITH_A_LOAD = "give the table an `initial_load` made after that load ended, and `open-mirroring reload-table`"
+_WITH_A_LOAD = "give the table an `initial_load` made after that full load ended, and run `open-mirroring reload-table`"
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def unseen_reload() -> TerminalError:
 
 
 def _unclear(what: str) -> TerminalError:
-    return TerminalError(RELOAD_UNCLEAR, f"the log does not show {what}", next_step=_WITH_A_LOAD)
+    return TerminalError(RELOAD_UNCLEAR, f"the change log does not show {what}", next_step=_WITH_A_LOAD)
 
 
 def unclear_change(position: str, partition: str) -> TerminalError:

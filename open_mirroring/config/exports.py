@@ -36,7 +36,7 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
         try:
             return stream_position(str(position))
         except PydanticCustomError:
-            reason = f"holds no stream position under {_KEY!r}"
+            reason = f"contains no stream position under {_KEY!r}"
     raise TerminalError(
         "STREAM_FROM_INVALID",
         f"the file that shows where the export begins in the stream {reason}",

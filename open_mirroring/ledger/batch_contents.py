@@ -176,7 +176,7 @@ def _record_epochs(db: Connection, table_id: str, found: set[str]) -> None:
     ordinals, unknown = stream_epochs.fold(EPOCHS.of(db, table_id), found)
     EPOCHS.put(db, table_id, ordinals)
     if unknown:
-        stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+        stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream arrived: {unknown}")
 
 
 def _read_to_end(db: Connection, mirror: str) -> dict[str, int]:
