@@ -224,8 +224,8 @@ _TABLE = (
         Trait.FOLLOWED,
         never="load before reading has caught up: a change with the old type would stop the table again"),
     _reset("COLUMN_NOT_STREAMED",
-        "The initial load contains columns that changes do not contain: changed rows would lose the values. Either the "
-        "columns were dropped at the source, or the source does not send them.",
+        "The initial load contains columns that changes do not contain: changed rows would lose the values of these "
+        "columns. Either the columns were dropped at the source, or the source does not send them.",
         "if the columns were dropped at the source, run `open-mirroring accept-schema FILE --table TABLE --dropped "
         "COLUMN --why WHY`. If the source does not send them, exclude the columns in the mirror file (`columns: "
         f"{{exclude: […]}}`), and {RESET}",
@@ -368,9 +368,9 @@ _TABLE = (
     _reset("SCHEMA_SHARED",
         "Messages of one Qlik table were read as changes of another table, because both tables use the same schema "
         "id.",
-        "give each of the two tables its `topic` in the mirror file, or let the Qlik task put schema and table into "
-        "the message headers. Then reset both tables (`open-mirroring reload-table`), each with an initial load "
-        "that was made after this stop",
+        "give each of the two tables its `topic` in the mirror file, or let the Qlik task put database schema and "
+        "table into the message headers. Then reset both tables (`open-mirroring reload-table`), each with an initial "
+        "load that was made after this stop",
         "rows of one table were published as rows of another one",
         why_load="it contains changes of one table as those of another one"),
     Code("EPOCH_UNKNOWN", _STOP, Lift.DECISION,
@@ -413,7 +413,8 @@ _TABLE = (
         "changes from the time in which the table was not mirrored were not read"),
     _reset("KEYLESS_CHANGE",
         "A table without a key received an update or a delete. Which row was meant is unknown.",
-        f"a table without a key can only receive inserts: give the table a `key` in the mirror file, and {RESET}",
+        f"a table without a key can only receive inserts: give the table a `key` in the mirror file, and {RESET} with "
+        "an initial load",
         "which row the change meant is unknown", Trait.BEFORE_A_LOAD,
         why_load="which row a change meant is unknown"),
     # The first rows cannot be loaded.
@@ -422,7 +423,8 @@ _TABLE = (
         "earlier version of the row.",
         "compare the value with the type of its column at the source. For a change, correct the value by an update of "
         "the row at the source. For an export, name the column's SQL type under `types` in the mirror file, or export "
-        f"all digits, and {RESET}. Or leave the column out of `columns`, and {RESET}"),
+        "all digits, or leave the column out of `columns`. If the table is stopped, or you changed the mirror file or "
+        f"the export, then {RESET}"),
     _code("LOAD_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESET,
         "An initial load or export cannot be read as the mirror file describes it: a file or a column is absent or "
         "unexpected.",
@@ -446,8 +448,8 @@ _TABLE = (
     _code("TARGET_BUSY", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
         "The mirrored database is still starting, Fabric limits the number of calls, or its capacity has no room for "
         "another Spark job. No change is lost.",
-        "wait: the next run continues, and publishes what was logged in the meantime. If the code stays, check the "
-        "load of the Fabric capacity and who else uses it"),
+        "wait: the next run continues, and publishes what was logged in the meantime. If waiting does not help, check "
+        "the load of the Fabric capacity and who else uses it"),
     _code("STATUS_UNKNOWN", _HOLD, Lift.ITSELF,
         "Fabric's answer about the table's status could not be understood. Changes are logged and not published.",
         "check that Fabric's API answers requests for the mirroring status. The next run asks again"),
@@ -729,8 +731,8 @@ _TABLE = (
         "silent, find out whether it was renamed at the source. If all names are right, do nothing: the table or "
         "column had no change"),
     _code("BEGUN_LATE", _NOTE, Lift.RESET,
-        "The table has no initial load, and messages from before the first message that was read were not there. Rows "
-        "from that time may be missing at the target.",
+        "The table has no initial load, and messages from before the first message that was read were not available. "
+        "Rows from that time may be missing at the target.",
         f"run `open-mirroring prove` to see which rows are missing. Then {RESET} with an initial load"),
     _code("SETUP_INCOMPLETE", _NOTE, Lift.CALL,
         "The source is set up so that some changes are not sent, or would stop the table.",
@@ -745,7 +747,8 @@ _TABLE = (
         "read the errors in the task and its control tables. Changes that the task has written are published as "
         "usual"),
     _code("TASK_UNKNOWN", _NOTE, Lift.ITSELF,
-        "The control tables contain rows of several Qlik tasks, or no row of the task that the mirror file names.",
+        "The control tables contain rows of several Qlik tasks, or no row of the task that the mirror file names. So "
+        "suspended tables and errors of the task may go unreported.",
         "name the Qlik task as `task` under `source` in the mirror file. If the control tables contain rows of tasks "
         "that no longer exist, delete these rows"),
     _code("TABLE_UNMIRRORED", _NOTE, Lift.ITSELF,
