@@ -369,8 +369,8 @@ _TABLE = (
         "Messages of one Qlik table were read as changes of another table, because both tables use the same schema "
         "id.",
         "give each of the two tables its `topic` in the mirror file, or let the Qlik task put database schema and "
-        "table into the message headers. Then reset both tables (`open-mirroring reload-table`), each with an initial "
-        "load that was made after this stop",
+        "table into the headers. Then reset both tables (`open-mirroring reload-table`), each with an initial load "
+        "that was made after this stop",
         "rows of one table were published as rows of another one",
         why_load="it contains changes of one table as those of another one"),
     Code("EPOCH_UNKNOWN", _STOP, Lift.DECISION,
@@ -413,8 +413,8 @@ _TABLE = (
         "changes from the time in which the table was not mirrored were not read"),
     _reset("KEYLESS_CHANGE",
         "A table without a key received an update or a delete. Which row was meant is unknown.",
-        f"a table without a key can only receive inserts: give the table a `key` in the mirror file, and {RESET} with "
-        "an initial load",
+        "give the table a `key` in the mirror file, because a table without a key can only receive inserts. Then "
+        f"{RESET} with an initial load",
         "which row the change meant is unknown", Trait.BEFORE_A_LOAD,
         why_load="which row a change meant is unknown"),
     # The first rows cannot be loaded.
