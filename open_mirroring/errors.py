@@ -69,6 +69,6 @@ def disk_error(error: OSError, where: str = "") -> MirroringError | None:
         next_step = "free space or raise the quota; the next run goes on"
         return TransientError("DISK_FULL", what, where=where, next_step=next_step)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        next_step = "give the user of this process the right to read it, or to write there; or choose another folder"
+        next_step = "give the user of this process the right to read or write in this folder, or choose another one"
         return TerminalError("ACCESS_DENIED", what, where=where, next_step=next_step)
     return None

@@ -69,7 +69,7 @@ def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: P
         if file is not chosen:
             store.delete(file.object_name)
     if chosen is None:
-        what = "the change log gives other rows today: settings, columns or dead letters have changed since"
+        what = "the change log now gives other rows: settings, columns or dead letters have changed since"
         raise _impossible(state, lost, what)
     return chosen
 
@@ -153,7 +153,7 @@ def repair_number(
     reader, repairs = LedgerReader(ledger, mirror.name), RepairLedger(ledger, mirror.name)
     done = repairs.join(source, Asked(request, REPAIR, source, str(number)))
     if done is not None and "refused" in done:
-        raise TerminalError("REPAIR_REFUSED", str(done["refused"]), next_step="look at `status` again")
+        raise TerminalError("REPAIR_REFUSED", str(done["refused"]), next_step="run `open-mirroring status` again")
     if done is not None:
         return Repaired(done["number"], done["rows"], done["etag"])
     state = reader.tables()[source]
@@ -201,7 +201,7 @@ class _Store:
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)
             if found.there and found.digest != sealed.digest:
-                what = f"number {number} of table {self._state.source!r} is there with other content than was sealed"
+                what = f"number {number} of table {self._state.source!r} exists with other content than was staged"
                 next_step = "find out who wrote it; if the target may have applied it, reset the table: "
                 raise TerminalError("CONFLICT", what, next_step=f"{next_step}`open-mirroring reload-table`")
             if found.there:

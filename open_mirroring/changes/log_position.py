@@ -64,7 +64,7 @@ class LogPosition(NamedTuple):
             raise TerminalError(
                 "LOG_DAMAGED",
                 f"{text!r} is not a log position",
-                next_step="positions are written major:minor:sub with sub 0 or 1; the change log holds something else",
+                next_step="restore the change log from a backup: a position has the form major:minor:sub",
             )
         return cls(epoch, parts[0], parts[1], int(parts[2]))
 

@@ -18,7 +18,7 @@ from open_mirroring.changes.places_seen import Places, PlacesSeen
 from open_mirroring.errors import TerminalError
 
 RELOAD_UNCLEAR = "RELOAD_UNCLEAR"
-_WITH_A_LOAD = "give the table an `initial_load` made after that load ended, and `open-mirroring reload-table`"
+_WITH_A_LOAD = "give the table an `initial_load` made after that full load ended, and run `open-mirroring reload-table`"
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,10 @@ LookAgain = Callable[[str, int, int], CameAgain | None]
 def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain, moved: int = 0) -> NewestLoad:
     """Find where the newest full load begins in each partition, and which changes come after the full load.
 
-    *partitions* has the table's runs in order. *look_again* is called to compare the keys of rows if the runs alone do
-    not show where the full load begins. *moved* is how often the most frequent loaded key came, of the keys that came in
-    more than one partition. Raises ``RELOAD_UNCLEAR`` if a row or change cannot be placed before or after this begin.
+    *partitions* has the table's runs in order. *look_again* compares the keys of the rows in a run. *moved* is how often
+    the most frequent loaded key came, of the keys that came in more than one partition. Raises ``RELOAD_UNCLEAR`` if a
+    row or change cannot be placed before or after this begin, or if a partition has rows of fewer full loads than
+    another: the missing one may be the newest.
     """
     runs = {partition: _loads(found) for partition, found in partitions.items()}
     loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}
@@ -157,9 +158,10 @@ def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: Look
     begins: dict[str, int] = {}
     agains = {p: [look_again(p, run.first, run.last) for run in found] for p, found in loads.items() if found}
     sent = {p: sum(again.times if again is not None and again.is_load else 1 for again in agains[p]) for p in agains}
+    most_sent = max(moved, *sent.values(), 0)
     for partition in agains:
-        if sent[partition] < max(moved, *sent.values()):
-            raise _unclear(f"whether partition {partition!r} has rows of the newest load: it has fewer loads than others")
+        if sent[partition] < most_sent:
+            raise _unclear(f"whether partition {partition!r} has rows of the newest load: others have more loads")
         newest = loads[partition][-1]
         again = agains[partition][-1]
         if most and behind[partition] == most:
@@ -219,7 +221,7 @@ def unseen_reload() -> TerminalError:
 
 
 def _unclear(what: str) -> TerminalError:
-    return TerminalError(RELOAD_UNCLEAR, f"the log does not show {what}", next_step=_WITH_A_LOAD)
+    return TerminalError(RELOAD_UNCLEAR, f"the change log does not show {what}", next_step=_WITH_A_LOAD)
 
 
 def unclear_change(position: str, partition: str) -> TerminalError:

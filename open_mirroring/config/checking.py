@@ -54,8 +54,8 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
         return
     path = mirror.resolve(source.path)
     if not _readable(path):
-        next_step = "mount or create the folder, or fix `source.path`; it may be empty, but it must be there"
-        yield mirror.problem(("source", "path"), "PLACE_MISSING", f"{path} is not there or not readable", next_step)
+        next_step = "mount or create the folder, or fix `source.path`; the folder may be empty, but it must exist"
+        yield mirror.problem(("source", "path"), "PLACE_MISSING", f"{path} is absent, or cannot be read", next_step)
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
@@ -69,7 +69,7 @@ def _writable(mirror: Mirror) -> Iterator[Problem]:
         folders[("change_log",)] = log
     for setting, text in folders.items():
         if reason := _why_not_writable(mirror.resolve(text)):
-            next_step = "give the user of this process the right to write there, or choose another folder"
+            next_step = "give the user of this process the right to write to this folder, or choose another folder"
             yield mirror.problem(setting, "ACCESS_DENIED", reason, next_step)
 
 
@@ -105,8 +105,9 @@ def _export(mirror: Mirror, setting: SettingPath, load: ExportLoad, table: Table
     if is_address(load.path):
         yield from _storage(mirror, (*setting, "path"), load.path, load.connection)
     elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
-        what = f"{path} is not there, not readable, or empty"
-        yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, "put the export there, or fix `path`")
+        what = f"{path} does not exist, cannot be read, or is empty"
+        next_step = "put the export into this folder, or fix `path`"
+        yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, next_step)
     try:
         stream_from(mirror, load)
     except MirroringError as error:

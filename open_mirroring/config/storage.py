@@ -88,7 +88,7 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
         try:
             return stream_position(str(position))
         except PydanticCustomError:
-            reason = "holds no stream position under 'stream_from'"
+            reason = "contains no stream position under 'stream_from'"
     raise TerminalError(
         "STREAM_FROM_INVALID",
         f"the file that shows where the export begins in the stream {reason}",

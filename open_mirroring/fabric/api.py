@@ -189,7 +189,7 @@ class FabricApi(FabricCalls):
             "UNREACHABLE",
             f"an operation of the Fabric API is not done after {waited:.0f} s",
             where=path,
-            next_step="call again: what is done is found",
+            next_step="call again: what is already done is not done twice",
         )
 
 

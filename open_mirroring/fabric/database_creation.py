@@ -95,7 +95,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
             "TARGET_FAILED",
             "mirroring of the database is stopped; a start would begin from scratch with every table",
             where=f"database {database.name}",
-            next_step="find out who stopped it and why; starting it in Fabric rebuilds every table",
+            next_step="find out who stopped mirroring and why: a start in Fabric rebuilds every table",
         )
     if status.state not in (DatabaseState.INITIALIZED, DatabaseState.RUNNING, DatabaseState.PAUSED):
         raise TransientError(

@@ -128,9 +128,9 @@ class _Probe:
         if created is None:
             raise TerminalError(
                 "STORE_UNFIT",
-                f"the new name {name!r} is said to be taken",
+                f"the storage reports that the new name {name!r} exists already",
                 where=self._folder,
-                next_step="look who else writes below _scratchPad",
+                next_step="find out who else writes to the folder _scratchPad",
             )
         return created
 

@@ -244,7 +244,7 @@ def _reading(path: Path) -> Iterator[None]:
             "CHANGED_MEANWHILE",
             "the file was moved away while it was to be read",
             where=str(path),
-            next_step="files travel to the processed folders: list again",
+            next_step="run again: Fabric moves files that it has applied",
         ) from error
     except OSError as error:
         # Arrow reports damaged pages as an OSError without errno; errors of the system have one.
@@ -268,7 +268,7 @@ def invalid_file(path: Path, what: str) -> TerminalError:
     """Build the error for a data file that must not be published; *what* is the defect."""
     return TerminalError(
         "FILE_UNFIT",
-        f"the data file is not what it has to be: {what}",
+        f"the data file does not fit its table: {what}",
         where=str(path),
-        next_step="nothing of it was published; stage the file again, and if it fails again look at the plan's rows",
+        next_step="nothing of this file was published: run again, and report a defect if the error comes back",
     )

@@ -117,7 +117,7 @@ def _number(digest: str) -> int:
         raise TerminalError(
             "LOG_DAMAGED",
             f"{digest!r} is not a digest",
-            next_step="digests are 32 lower-case hex digits; the ledger or the footer holds something else",
+            next_step="restore the ledger, or the file, from a backup: a digest has 32 lower-case hex digits",
         )
     return int(digest, 16)
 

@@ -228,7 +228,7 @@ def _store_errors(root: Path, path: str) -> Iterator[None]:
             raise _unsafe(path, f"cannot be used: {what}") from error
         if error.errno in (errno.EBUSY, errno.ETXTBSY):
             raise TransientError(
-                "CHANGED_MEANWHILE", what, where=where, next_step="run it again, or end what uses the folder"
+                "CHANGED_MEANWHILE", what, where=where, next_step="run again, or end the program that uses the folder"
             ) from error
         raise disk_error(error, where) or TransientError(
             "UNREACHABLE", what, where=where, next_step="it is tried again; if the error stays, check disk and mount"
@@ -239,7 +239,7 @@ def _unsafe(path: str, reason: str) -> TerminalError:
     return TerminalError(
         "FOREIGN_ITEM",
         f"the path {path!r} {reason}",
-        next_step="paths are relative to the zone, with plain parts; look who put a link or a file in the way",
+        next_step="find out who put a link or a file at this path, and move it away",
     )
 
 

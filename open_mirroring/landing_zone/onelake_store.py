@@ -136,7 +136,7 @@ def _check(path: str) -> None:
         raise TerminalError(
             "FOREIGN_ITEM",
             f"the path {path!r} {reason}",
-            next_step="paths are relative to the zone, with plain parts; look who put such a name there",
+            next_step="find out who put an object with this name into the landing zone, and move it away",
         )
 
 
@@ -159,9 +159,9 @@ def busy(path: str, answer: Answer) -> TransientError:
     """Build the error for a call that failed because of another call on the same object."""
     return TransientError(
         "CHANGED_MEANWHILE",
-        f"someone else is at this object: {described(answer)}",
+        f"another program uses this object: {described(answer)}",
         where=path,
-        next_step="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
+        next_step="the next run tries again; if the error stays, find out who else writes there or holds a lease",
     )
 
 

@@ -185,7 +185,7 @@ def _record_epochs(db: Connection, table_id: str, found: set[str]) -> None:
         return
     EPOCHS.put(db, table_id, loads)
     if unknown:
-        stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+        stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream arrived: {unknown}")
 
 
 def _read_to_end(db: Connection, mirror: str) -> dict[str, int]:

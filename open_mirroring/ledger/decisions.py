@@ -161,7 +161,7 @@ def accept_epoch(
             next_step = f"accept one of: {sorted(unknown)}" if unknown else "nothing: no stream waits for acceptance"
             raise _refused(mirror, what, next_step)
         if epoch not in unknown:
-            what = f"the log holds no change of table {source!r} from a stream {epoch!r}"
+            what = f"the change log contains no change of table {source!r} from a stream {epoch!r}"
             raise _refused(mirror, what, f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}")
         ordinal = max(known.values(), default=-1) + 1
         EPOCHS.put(db, row.id, {epoch: ordinal})
@@ -198,7 +198,7 @@ def accept_schema(
             note_decision(db, row.id, Word(column, up_to, renamed_to))
         cleared = None
         if renamed_to is not None:
-            what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
+            what = f"{named!r} is now {renamed_to!r}: rows not changed since have the values under the old name"
             t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped(COLUMN_RENAMED, what))
         else:
             cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_DECISION)
@@ -269,7 +269,7 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
-            what = f"the extraction of mirror {mirror!r} is not stopped"
+            what = f"reading of mirror {mirror!r} is not stopped"
             raise _refused(mirror, what, "`resume` clears the stop of a single table")
         c = t.mirror.c
         values = {"stop_code": None, "stop_what": None, "version": c.version + 1}
@@ -337,7 +337,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
         return up_to
     gone = max(lacking, default="")
     if gone <= min(places, default=""):
-        what = f"the newest changes of table {row.source!r} carry {column!r}"
+        what = f"the newest changes of table {row.source!r} contain {column!r}"
         next_step = "no change without this column has been read yet: run this command again after the next run"
         raise TerminalError("ARGUMENT_INVALID", what, next_step=next_step)
     return gone

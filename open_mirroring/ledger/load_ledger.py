@@ -128,7 +128,7 @@ class LoadLedger:
             row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
             if row.log_from > committed:
                 what = f"batch {row.log_from}, bound before the reset of {row.source!r}, is not in the log yet"
-                next_step = "let the reading finish it (`open-mirroring tick`), then go on"
+                next_step = "run `open-mirroring tick`: reading then finishes this batch. Then call the command again"
                 raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", next_step=next_step)
             epochs = [epoch for epoch, ordinal in EPOCHS.of(db, table_id).items() if ordinal == row.stream_epoch]
             in_stream = sa.select(sa.func.max(b.max_pos)).where(b.mirror == self._mirror, b.epoch.in_(epochs))

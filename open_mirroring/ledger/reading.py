@@ -63,7 +63,7 @@ class MirrorState(NamedTuple):
     def refuse_stopped(self, mirror: str) -> None:
         """If the mirror's reading is stopped, raise an error with the code of the stop."""
         if self.stop_code is not None:
-            next_step = "see the runbook's section of this code, then `open-mirroring resume-extraction`"
+            next_step = "do what the runbook describes for this code, then run `open-mirroring resume-extraction`"
             raise TerminalError(self.stop_code, f"mirror {mirror!r} is stopped: {self.stop_what}", next_step=next_step)
 
 

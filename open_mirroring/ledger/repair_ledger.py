@@ -135,5 +135,5 @@ def _another_life(source: str, number: int) -> TerminalError:
     return TerminalError(
         "REPAIR_REFUSED",
         f"table {source!r} was reset meanwhile: its number {number} is another file now",
-        next_step="look at `status` again",
+        next_step="run `open-mirroring status` again",
     )

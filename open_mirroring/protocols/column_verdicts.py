@@ -142,8 +142,8 @@ def judge_returns(
     for one in former:
         if one.now is None and (again := gone_again(one, lists)):
             what = (
-                f"{one.column!r} was gone up to {commit_text(again)}, behind {commit_text(one.up_to)}, up to which its "
-                "values were left out: which rows between have values of the dropped column is unknown"
+                f"{one.column!r} was gone up to {commit_text(again)}, after {commit_text(one.up_to)}, up to which its "
+                "values were left out: it is unknown which rows in between have values of the dropped column"
             )
             yield ColumnVerdict(Fate.RELOAD, (one.column,), None, "SCHEMA_CHANGED", what)
 

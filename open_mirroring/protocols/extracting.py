@@ -191,7 +191,7 @@ def step(state: State, reply: Reply) -> State:
                 return replace(state, request=CommitLog(batch, snapshot))
             if manifest != batch.manifest:
                 what = (
-                    f"the change log holds batch {batch.number} with other files than the ledger sealed: "
+                    f"the change log contains batch {batch.number} with other files than the ledger sealed: "
                     "another ledger or mirror writes into this log, or log and ledger were restored from other times"
                 )
                 return replace(state, request=Stop(row.version, LOG_CONFLICT, what))

@@ -420,7 +420,7 @@ def step(state: State, reply: Reply) -> State:
         case ReadMetadata(), Metadata(matches):
             row = _row(state)
             if not matches:
-                return _stopping(state, METADATA_CHANGED, "the folder's _metadata.json names other keys than ours")
+                return _stopping(state, METADATA_CHANGED, "_metadata.json names other key columns than the mirror file")
             return replace(state, request=Establish(row.version, state.marker_etag))
         case Rename(), Renamed():
             return _renaming(state, state.at + 1)
@@ -465,18 +465,16 @@ def _after_staging(state: State) -> State:
 def _after_marker(state: State, marker: Marker) -> State:
     row = _row(state)
     if marker.incarnation != row.incarnation:
-        return _stopping(state, INCARNATION_CHANGED, "the folder's _incarnation.json is missing or not ours")
+        return _stopping(state, INCARNATION_CHANGED, "_incarnation.json in the folder is missing, or of another mirror")
     if not row.established:
         return replace(state, request=CreateMetadata(), marker_etag=marker.etag)
     if marker.etag != row.marker_etag:
-        return _stopping(
-            state, INCARNATION_CHANGED, "the folder's _incarnation.json is not the object it was established with"
-        )
+        return _stopping(state, INCARNATION_CHANGED, "the folder's _incarnation.json was replaced by another object")
     if row.intent is not None and row.intent.manifest is not None:
         file = row.intent.manifest[state.at]
         number = row.intent.first_number + state.at
         return _stopping(
-            state, AMBIGUOUS, f"the sealed object {file.object_name} of number {number} is gone and no number shows why"
+            state, AMBIGUOUS, f"the staged {file.object_name} of number {number} is missing, and no file has the number"
         )
     return replace(state, request=Seal(row.version, state.staged))
 
@@ -509,7 +507,7 @@ def _after_probe(state: State, place: FilePlace, seen: Seen) -> State:
         return _renaming(state, index + 1)
     if seen.there:
         number = _intent(row).first_number + index
-        return _stopping(state, CONFLICT, f"number {number} is visible with other content than was sealed")
+        return _stopping(state, CONFLICT, f"number {number} exists with other content than was staged")
     if place is FilePlace.FINAL:
         return _probing(state, FilePlace.PROCESSED, state.higher)
     if place is FilePlace.PROCESSED:

@@ -28,5 +28,5 @@ def unhashed_text(columns: Sequence[str], among: str = "the table") -> str:
     A column whose name is misspelled in `hash` would be published without hashing. *among* is the phrase for the tables
     that were searched.
     """
-    why = f"no column of {among} is called so: one that is spelled otherwise lands in clear"
+    why = f"no column of {among} has this name: a column that is spelled differently would be published unhashed"
     return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"

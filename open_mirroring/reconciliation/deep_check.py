@@ -219,14 +219,14 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         # A load's rows are counted as `loaded`, those of changes as `published`.
         said, rows = publication.counts.get(_ROWS.get(publication.kind, ""), 0), sum(file.rows for file in files)
         if said != rows:
-            problems.add(v.COUNTS_DIFFER, f"{name} published {said} rows, its files hold {rows}")
+            problems.add(v.COUNTS_DIFFER, f"{name} published {said} rows, but its files contain {rows}")
     if batch != record.state.row.published_batch and any(p.kind == "changes" for p in record.publications):
         text = f"the last publication ended at batch {batch}, the table is at {record.state.row.published_batch}"
         problems.add(v.COUNTS_DIFFER, text)
     let_in, let_out = (sum(p.counts.get(name, 0) for p in record.publications) for name in ("waiting", "released"))
     if let_in - let_out != record.state.waiting_rows and not (rebuilt or rebuilt_batch):
         text = f"{let_in} changes were to wait for their transactions and {let_out} were released"
-        problems.add(v.COUNTS_DIFFER, f"{text}, {record.state.waiting_rows} are said to wait")
+        problems.add(v.COUNTS_DIFFER, f"{text}, but the ledger records {record.state.waiting_rows} waiting changes")
     for (kind, batch_from, batch_to, _), group in groups.items():
         if numbers := [file.number for file in group if file.number > rebuilt]:
             text = f"numbers {ranges(numbers)} ({kind}, batches {batch_from} to {batch_to}) belong to no publication"
@@ -245,8 +245,8 @@ def _check_changes(record: TableRecord, publication: Publication, name: str, pro
     counts = publication.counts
     taken, accounted = (sum(counts.get(one, 0) for one in names) for names in (TAKEN, DISPOSITIONS))
     if taken != accounted:
-        problems.add(v.COUNTS_DIFFER, f"{name} took {taken} changes, {accounted} have a disposition")
+        problems.add(v.COUNTS_DIFFER, f"{name} read {taken} changes, but the ledger counts {accounted}")
     changes = counts.get("changes", 0)
     logged = sum(part.rows for part in record.contents if publication.batch_from < part.batch <= publication.batch_to)
     if changes != logged:
-        problems.add(v.COUNTS_DIFFER, f"{name} took {changes} changes, its batches hold {logged}")
+        problems.add(v.COUNTS_DIFFER, f"{name} read {changes} changes, but its batches contain {logged}")

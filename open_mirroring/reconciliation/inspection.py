@@ -275,8 +275,8 @@ class _Looking:
         if footer is not None and footer.mirror == self._mirror:
             if state.row.established or footer.table_id == state.id:
                 return "", ""
-            what = f"{named} was published by this mirror, batch {footer.batch_to} of its log"
-            return f"{what}, and the ledger knows nothing of it", ""
+            what = f"{named} was published by this mirror from batch {footer.batch_to} of its change log"
+            return f"{what}, and the ledger has no record of this file", ""
         if state.row.established and state.text is not None:
             return "", ""
         return "", f"a second writer publishes into this folder: {named} was not written by this mirror"
@@ -335,7 +335,7 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
         if not rows or any(part.highest >= begin or part.epoch not in same for part in stream):
             continue
         if (reached := reader.highest_in(same)) < begin:
-            said = f"the load holds all changes below {begin}, it says, and the stream has only reached"
+            said = f"the initial load claims to contain all changes below {begin}, but the stream has only reached"
             found[source] = f"{said} {reached.partition(':')[0]}: {rows} changes would be left out"
     return found
 

@@ -111,7 +111,7 @@ def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
     else:
         unknown = sorted({count.batch for count in log.counts if not 1 <= count.batch <= record.newest})
         if unknown:
-            whole.add(v.LEDGER_BEHIND, f"the log holds the batches {unknown[:10]}, the ledger ends at {record.newest}")
+            whole.add(v.LEDGER_BEHIND, f"the change log has batches {unknown[:10]}, the ledger ends at {record.newest}")
         committed = [count for count in log.counts if record.dropped < count.batch <= record.committed]
         _check_changes(kept, committed, whole, tables)
         _check_other_rows(kept, committed, whole)
@@ -129,7 +129,7 @@ def _check_manifests(record: LogRecord, whole: Problems, tables: Mapping[str, Pr
         messages = manifest.counts.get("messages", 0)
         accounted = sum(manifest.counts.get(name, 0) for name in MESSAGE_DISPOSITIONS)
         if messages != accounted:
-            whole.add(v.COUNTS_DIFFER, f"batch {batch}: {messages} messages were read, {accounted} have a disposition")
+            whole.add(v.COUNTS_DIFFER, f"batch {batch}: {messages} messages were read, the ledger counts {accounted}")
         if _other_rows(manifest)[1] < manifest.counts.get("rejected", 0):
             whole.add(v.COUNTS_DIFFER, f"batch {batch}: fewer dead letters were written than messages rejected")
     for source, problems in tables.items():
@@ -172,7 +172,7 @@ def _check_changes(
         recorded = {(c.batch, c.epoch): (c.rows, c.lowest, c.highest) for c in record.contents[source]}
         for batch in sorted({batch for batch, _ in recorded} - present):
             rows = sum(bounds[0] for (number, _), bounds in recorded.items() if number == batch)
-            problems.add(v.LOG_DAMAGED, f"batch {batch}: the ledger recorded {rows} changes, the log has none")
+            problems.add(v.LOG_DAMAGED, f"batch {batch}: the ledger recorded {rows} changes, the change log has none")
         for batch, epoch in sorted(recorded.keys() | logged.keys()):
             known, there = recorded.get((batch, epoch)), logged.get((batch, epoch))
             if batch in present and known != there:
@@ -185,11 +185,11 @@ def _check_other_rows(record: LogRecord, counts: Sequence[LogCount], whole: Prob
     for count in counts:
         rows[count.batch][count.kind] += count.rows
     for batch in sorted(rows.keys() - record.manifests.keys()):
-        whole.add(v.LEDGER_BEHIND, f"the log holds batch {batch}, of which the ledger has no record")
+        whole.add(v.LEDGER_BEHIND, f"the change log contains batch {batch}, of which the ledger has no record")
     for batch, manifest in sorted(record.manifests.items()):
         there = rows.get(batch, Counter())
         if manifest.files and not there:
-            whole.add(v.LOG_DAMAGED, f"batch {batch}: nothing of it is in the log")
+            whole.add(v.LOG_DAMAGED, f"batch {batch}: the change log contains nothing of this batch")
             continue
         fragments, rejected = there[FRAGMENT], there.total() - there[CHANGE] - there[FRAGMENT]
         if (fragments, rejected) != _other_rows(manifest):
@@ -219,7 +219,7 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
         for file in manifest.files
     }
     for path in sorted(sealed.keys() - files.keys()):
-        whole.add(v.LOG_DAMAGED, f"{path} was sealed and is not part of the log")
+        whole.add(v.LOG_DAMAGED, f"{path} was committed and is no longer part of the change log")
     for path in sorted(sealed.keys() & files.keys()):
         if sealed[path] != files[path]:
             text = f"{path} has {files[path].rows} rows and {files[path].size} bytes, sealed were"
@@ -228,7 +228,7 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
         number = path.rpartition("/")[2].partition("-")[0]
         # A batch that was committed after the ledger was read is not judged. Files of a dropped batch may remain.
         if not number.isdigit() or record.dropped < int(number) <= record.committed or int(number) > record.newest:
-            whole.add(v.LOG_DAMAGED, f"{path} is part of the log and was never sealed")
+            whole.add(v.LOG_DAMAGED, f"{path} is part of the change log, but the ledger has no record of this file")
 
 
 def _other_rows(manifest: Manifest) -> tuple[int, int]:

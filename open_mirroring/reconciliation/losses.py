@@ -226,7 +226,7 @@ def judge(
         losses[table.source] = tuple(_losses_of(table, letters, ignored, renamed))
         notes[table.source] = tuple(filter(None, (quiet, *_notes_of(table, ignored, places))))
     unnamed, uncounted = letters.without_table, "the open dead letters of the change log have to be counted again"
-    at_risk = f"AT RISK: {_said(unnamed)}: their table is unknown, so any may lack a change"
+    at_risk = f"AT RISK: {_said(unnamed)}: their table is unknown, so any table may lack a change"
     losses[ANY_TABLE] = (
         *([] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, f"{uncounted}: there may be more than are shown")]),
         *([Loss(DEAD_LETTERS_UNNAMED, at_risk)] if unnamed.count > tolerated else ()),
@@ -256,7 +256,7 @@ def _losses_of(
     if renamed is not None:
         yield renamed
     if table.lacks_load:
-        what = "the mirror file names an initial load, and the table began without one: its first rows may be missing"
+        what = "the mirror file names an initial load, and the table began without it: the first rows may be missing"
         yield Loss(LOAD_NOT_MADE, what)
 
 
@@ -293,7 +293,7 @@ def _missing_places(places: Mapping[str, Sequence[Run]]) -> list[Loss]:
 
 def _begun_late(places: Mapping[str, Sequence[Run]]) -> str:
     late = [f"{shown(name)} from {runs[0].first} on" for name, runs in places.items() if runs and runs[0].first > 0]
-    what = f"{BEGUN_LATE}: it has no initial load, and what came before was not there to be read"
+    what = f"{BEGUN_LATE}: the table has no initial load, and earlier messages were not there to be read"
     return f"{what}: {_some(late)}" if late else ""
 
 
@@ -359,7 +359,7 @@ def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | No
             since = f"since batch {table.last_batch}" if table.last_batch else "at all"
             count = _counted(other.messages, "message", "messages")
             came = f"{count} of {shown(other.name)}, which is not mirrored, since {other.first_seen:%Y-%m-%d %H:%M} UTC"
-            return Loss(TABLE_RENAMED, f"nothing came of it {since}, but {came}")
+            return Loss(TABLE_RENAMED, f"no change of the table came {since}, but {came}")
     return None
 
 
@@ -368,12 +368,12 @@ def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTab
         near = [shown(other.name) for other in unknown if other.name and _is_renamed(table.name, other.name)]
         hint = f"; read and ignored was {_some(near)}" if near else ""
         hint += f"; {unread}" if unread else ""
-        return f"{NOT_SEEN}: nothing was ever read of it: it is empty, or the source calls it otherwise{hint}"
+        return f"{NOT_SEEN}: nothing was ever read of this table: it is empty, or has another name at the source{hint}"
     since = sorted((o for o in unknown if o.name and o.first_batch > table.last_batch), key=lambda o: o.first_seen)
     if not (since and table.last_batch):
         return ""
     others = f"from {since[0].first_seen:%Y-%m-%d %H:%M} UTC on {_some([shown(other.name) for other in since])} came up"
-    what = f"{NOT_SEEN}: nothing came of it since batch {table.last_batch}"
+    what = f"{NOT_SEEN}: no change of the table came since batch {table.last_batch}"
     return f"{what}, while {others}, not mirrored: was it renamed?"
 
 

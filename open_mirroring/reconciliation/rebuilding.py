@@ -163,7 +163,7 @@ def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: Found
     for number, *_, footer, _ in table.last:
         sealed = footer and (footer.digest, footer.rows)
         if sealed and (number >= first + len(planned) or planned[number - first] != sealed):
-            what = f"for number {number} the log gives other rows today"
+            what = f"for number {number} the change log now gives other rows"
             return unknown_last(table, f"{what}: settings, columns or the log have changed since", log)
     return table.newest.number - first + 1
 

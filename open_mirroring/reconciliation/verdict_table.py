@@ -176,7 +176,7 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
         yield _stop(v.FILE_MISSING, f"number {facts.row.confirmed}, the last one published, cannot be found")
     if sequence.missing:
         text = ranges(sequence.missing)
-        yield _stop(v.FILE_MISSING, f"{text} nowhere, and not provably purged", missing=text)
+        yield _stop(v.FILE_MISSING, f"{text} cannot be found, and nothing shows that Fabric deleted it", missing=text)
     if facts.target is None:
         return
     if facts.target.state in (TargetState.FAILED, TargetState.STOPPED):
@@ -195,22 +195,22 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
         yield _stop(v.LEDGER_LOST, folder.lost)
     # Until the table is established, its marker and metadata may be missing, but they must not differ.
     if marker != row.incarnation and (row.established or marker is not None):
-        code, what = INCARNATION_CHANGED, f"the folder's {INCARNATION_FILE} is missing or not ours"
+        code, what = INCARNATION_CHANGED, f"the folder's {INCARNATION_FILE} is missing, or belongs to another mirror"
         if not row.established:
             code = v.FOREIGN_WRITER
-            what = f"the folder has another owner's {INCARNATION_FILE}, and nothing of ours was there yet"
+            what = f"the folder has the {INCARNATION_FILE} of another owner, and this mirror published nothing there"
         yield _stop(code, what, marker=None if marker is None else shown(marker), expected=row.incarnation)
     elif row.established and folder.marker.etag != row.marker_etag:
-        what = f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with"
+        what = f"the folder's {INCARNATION_FILE} has the right id, but was replaced by another object"
         etags = {"marker_etag": shown(folder.marker.etag), "expected_etag": row.marker_etag}
         yield _stop(INCARNATION_CHANGED, what, **etags)
     if not folder.metadata_matches and (row.established or folder.metadata_matches is not None):
-        state = "is missing" if folder.metadata_matches is None else "names other keys than ours"
+        state = "is missing" if folder.metadata_matches is None else "names other key columns than the mirror file"
         yield _stop(METADATA_CHANGED, f"the folder's {METADATA_FILE} {state}")
     foreign = sorted(item.name for item in folder.items if item.stage is FileStage.FOREIGN)
     if foreign:
         names = [shown(name) for name in foreign[:_SHOWN_NAMES]]
-        what = f"{len(foreign)} items in the folder are not ours: {', '.join(names)}"
+        what = f"{len(foreign)} items in the folder are not of this mirror: {', '.join(names)}"
         yield _stop(v.FOREIGN_ITEM, what, foreign=names, foreign_count=len(foreign))
 
 
@@ -219,15 +219,15 @@ def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Proble
     unknown = {n for n in visible if n > row.intended or (n <= row.confirmed and n not in facts.published)}
     if unknown:
         text = ranges(unknown)
-        what = f"{text} visible, but not in the ledger: a second writer published it, or the ledger is an older copy"
+        what = f"{text} exists, but not in the ledger: a second writer published it, or the ledger is an older copy"
         code = v.FOREIGN_WRITER if facts.folder.foreign else v.LEDGER_BEHIND
         yield _stop(code, facts.folder.foreign or what, unknown=text)
     if both := sequence.final & sequence.moved:
         text = ranges(both)
-        yield _stop(v.FOREIGN_ITEM, f"{text} in the folder and in a processed folder", reappeared=text)
+        yield _stop(v.FOREIGN_ITEM, f"{text} is both in the folder and in a folder of processed files", reappeared=text)
     if changed := {item.number for item in facts.folder.items if _changed(facts, item)} - {None}:
         text = ranges(n for n in changed if n is not None)
-        yield _stop(v.CONTENT_CHANGED, f"{text} of other size or ETag than published", changed=text)
+        yield _stop(v.CONTENT_CHANGED, f"{text} has another size or ETag than the published file", changed=text)
 
 
 def _changed(facts: TableFacts, item: ListedItem) -> bool:

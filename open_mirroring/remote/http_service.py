@@ -200,15 +200,15 @@ class HttpService:
         if said.wait is not None:
             return TransientError(
                 "TARGET_BUSY",
-                f"{self.name} asks to be called less: {said.text}, for {said.wait:.0f} s",
+                f"{self.name} limits the number of calls: {said.text}, for {said.wait:.0f} s",
                 where=str(request),
-                next_step="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
+                next_step="the next run goes on; if the error stays, check the load of the capacity, and other callers",
             )
         return TransientError(
             "UNREACHABLE",
             f"{self.name} gave no usable answer: {said.text}",
             where=str(request),
-            next_step="the next run goes on; if it stays so, look at the network between and at the service's health",
+            next_step="the next run goes on; if the error stays, check the network and the health of the service",
         )
 
     def _once(self, request: Request) -> Answer | NoAnswer:

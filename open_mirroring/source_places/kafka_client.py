@@ -254,7 +254,7 @@ class Broker:
         elif error.code() == KafkaError._SSL and "certificate" in text:
             self._final = TerminalError(
                 "CONNECTION_INVALID",
-                f"the broker's certificate, or ours, is not accepted: {text}",
+                f"the certificate of the broker, or of this client, is not accepted: {text}",
                 where=self._where(),
                 next_step="name the authority that signed the broker's certificate in ssl.ca.location of the "
                 "connection's extra, and the host by the name that is in the certificate",

@@ -297,7 +297,7 @@ class ObjectStore:
             "SOURCE_REWRITTEN",
             f"another object is under the name {name!r} now",
             where=self._where,
-            next_step="what was bound must stay as it is until it is read: put the object back, and deliver the other "
+            next_step="restore the object: it must stay as it is until the batch is committed. Deliver the other "
             "one under a new name",
         )
 

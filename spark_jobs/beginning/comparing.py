@@ -77,8 +77,8 @@ def _absent(alike: AnnouncedTable | None) -> _Difference:
     if alike is not None:
         what = f"the source sends {shown(alike.name)}, which differs in case only"
         return _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
-    what = "no change of it is in the sample, and nothing describes it"
-    return _Difference("source", "NOT_SEEN", what, "look at a larger sample; a table that no one changes comes later")
+    what = "no change of this table is in the sample, and no message describes the table"
+    return _Difference("source", "NOT_SEEN", what, "look at a larger sample; a table without changes appears later")
 
 
 def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Difference]:
@@ -97,7 +97,7 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     if announced.key and set(announced.key) != set(table.key):
         what = f"the source announces {list(announced.key)} as the key, the mirror file says {list(table.key)}"
         yield _Difference(
-            "key", "KEY_DIFFERS", what, "take the source's, unless yours is unique, never NULL and never changes"
+            "key", "KEY_DIFFERS", what, "use the source's key, unless yours is unique, never NULL and never changes"
         )
     for name in mirrored:
         lands, kind = table.chosen.type_of(name), columns[name]
@@ -116,9 +116,12 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
             what = f"the load says {kind} for column {shown(name)}, the source {shown(columns[name])}"
             yield _Difference("initial_load", "VALUE_INVALID", what, "name the source's own type")
     if len(announced.senders) > 1:
-        what = f"changes of it come from {' and '.join(map(shown, sorted(announced.senders)))}"
+        what = f"changes of this table come from {' and '.join(map(shown, sorted(announced.senders)))}"
         yield _Difference(
-            "source", "SENDER_OTHER", what, "have one database or task send it; `source.database` chooses one"
+            "source",
+            "SENDER_OTHER",
+            what,
+            "let only one database or task send the table; `source.database` chooses one",
         )
     for one in announced.notes:
         if not any(getattr(table, setting) for setting in one.answered_by):

@@ -349,7 +349,7 @@ def _account(counts: Mapping[str, int], batch: int) -> None:
     if messages != sum(kinds):
         raise TerminalError(
             "COUNTS_DIFFER",
-            f"{messages} messages were read, {sum(kinds)} have a disposition: {dict(counts)}",
+            f"{messages} messages were read, but {sum(kinds)} were counted: {dict(counts)}",
             where=f"batch {batch}",
             next_step="this is a defect of the decoder; nothing was committed: report it with the source files",
         )

@@ -177,7 +177,7 @@ class ExtractionDriver:
             raise TerminalError(
                 request.stopped,
                 f"extraction of mirror {self._name!r} is stopped",
-                next_step="see the runbook's section of this code, then `open-mirroring resume-extraction`",
+                next_step="do what the runbook describes for this code, then run `open-mirroring resume-extraction`",
             )
 
     def answer(self, request: protocol.Request) -> protocol.Reply:

@@ -87,6 +87,6 @@ def stops_of_shared(found: Iterable[Misread], tables: Mapping[str, MirroredTable
     stops: dict[str, Stop] = {}
     for note, table in sorted(found):
         what = f"topic {note.topic!r} announces the id {note.schema_id!r} for {table}; its messages before that were"
-        what += f" taken for changes of {note.table}, for which another topic had announced it"
+        what += f" read as changes of {note.table}, for which another topic had announced it"
         stops |= {tables[name].source: ("SCHEMA_SHARED", what) for name in (note.table, table) if name in tables}
     return stops

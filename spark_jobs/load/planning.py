@@ -101,7 +101,7 @@ def plan_load(
         bound = BoundLoad(_plan_jdbc(table, load, batch, kinds, spark), position, doubt)
     else:
         what = "the mirror file has no `initial_load` for it any more"
-        raise TerminalError("LOAD_CHANGED", what, next_step="put `initial_load` back, or reset the table")
+        raise TerminalError("LOAD_CHANGED", what, next_step="restore `initial_load`, or reset the table")
     where, read = f"table {table.source}", bound.plan.columns
     if lost := table.unhashed({*streamed, *(column.name for column in read)}):
         raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, next_step=next_step_of(HASH_UNMATCHED))
@@ -163,13 +163,13 @@ OTHER_SETTINGS = "the settings of its initial load are not those with which the 
 def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
     """Refuse to continue a load after its settings or salt changed: later files would not fit the earlier files."""
     if table.initial_load is None or plan.settings != settings_of(table):
-        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, next_step="put them back as they were, or reset the table")
+        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, next_step="restore these settings, or reset the table")
     # Rows that go through the change log are hashed when they are published, all with one salt.
     begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
     salt = mirror.salt() if begun_with else None
     if begun_with and (salt is None or begun_with != {salt.check}):
         what = "its initial load began with another salt than the connection has now"
-        raise TerminalError("TABLE_REDECLARED", what, next_step="put the connection back as it was, or reset the table")
+        raise TerminalError("TABLE_REDECLARED", what, next_step="restore the former salt, or reset the table")
 
 
 def settings_of(table: Table) -> str:
@@ -279,7 +279,7 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
     if isinstance(load, JdbcLoad) or generation > 1:
         raise TerminalError(
             "STREAM_FROM_INVALID",
-            f"the stream has begun, and reached {highest}: the load may hold its changes",
+            f"the stream has begun, and reached {highest}: the initial load may contain changes of the stream",
             where=f"table {table.source}",
             next_step="load an export with `handover: exact`, and the first commit that is not in it as `stream_from`",
         )

@@ -176,7 +176,7 @@ def _in_order(plan: TablePlan, changes: pa.Table) -> pa.Table:
     prefix = _by_epoch(changes, lambda e: position_order(ordinals[e], "") if e in ordinals else None, pa.string())
     if prefix.null_count:
         unknown = sorted({*pc.unique(changes["epoch"]).to_pylist()} - ordinals.keys())
-        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream arrived: {unknown}")
     return changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
 
 

@@ -96,7 +96,7 @@ class ZoneFence:
             m = t.mirror.c
             stop = {"stop_code": LEDGER_BEHIND, "stop_what": what, "version": m.version + 1}
             db.execute(t.mirror.update().where(m.name == self._mirror, m.stop_code.is_(None)).values(stop))
-        next_step = "end the other one, or name the newest ledger; then see the runbook's section of this code"
+        next_step = "end the other deployment, or name the newest ledger; then follow the runbook for this code"
         raise TerminalError(LEDGER_BEHIND, what, where=f"mirror {self._mirror}", next_step=next_step)
 
     def _locked(self, db: Connection) -> ZoneToken:

@@ -155,7 +155,7 @@ class Preparation:
         arrived = [part for part in new.arrived if is_of_generation(part.epoch, generation)]
         unknown = sorted({part.epoch for part in arrived} - epochs.keys())
         if unknown:
-            raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+            raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream arrived: {unknown}")
         start, end = known.intent.work.position_from, known.intent.work.position_to
         loaded = loaded_columns(state.start.load_plan, state.keys)
         highest = {e: text for e, text in known.highest.items() if e in epochs and is_of_generation(e, generation)}

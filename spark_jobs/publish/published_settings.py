@@ -67,7 +67,7 @@ def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[Colu
     for name, published in at_source.items():
         kinds = sorted({sql_type for column, sql_type in types if column.casefold() == name and sql_type})
         if kinds and not any(not is_known(kind) or landing_type(kind) == "string" for kind in kinds):
-            what = f"`types` no longer lands {published!r} as string, as which it is published: it is {kinds[0]}"
+            what = f"column {published!r} is published as string, but `types` no longer names it: it is {kinds[0]}"
             raise PlanStop("SCHEMA_CHANGED", what)
 
 

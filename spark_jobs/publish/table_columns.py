@@ -184,7 +184,7 @@ class TableColumns:
         missing = [key for key in self._state.keys if key not in {column.name for column in schema.columns}]
         # No column at all is known while only deletes were seen: the target has no row that they could remove.
         if missing and schema.columns:
-            raise PlanStop("KEY_INVALID", f"no change carries the key columns {missing}")
+            raise PlanStop("KEY_INVALID", f"no change contains the key columns {missing}")
         return schema, types
 
     def _union(self) -> TableSchema:
@@ -209,7 +209,7 @@ class TableColumns:
         yield from (one for one in self._retyped if one.code)
         if declared.complete_rows:
             if self._logged and not any(one.whole for one in self._logged):
-                what = "no row proved to carry all columns yet: which ones updates lack is not known"
+                what = "no row is known to contain all columns yet, so it is unknown which columns updates lack"
                 yield ColumnVerdict(Fate.RELOAD, (), None, ROW_INCOMPLETE, what)
         elif not declared.full_rows:
             names = [column.name for column in schema.columns if not column.content]
@@ -230,7 +230,7 @@ class TableColumns:
         if reload_on_add and new:
             column, at = next(iter(new.items()))
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""
-            what = f"the column {column!r} is there from {commit_text(at)} on{more}"
+            what = f"column {column!r} was added at {commit_text(at)}{more}"
             yield ColumnVerdict(Fate.ADD, (*new,), first_place(new, self._changes), "COLUMN_ADDED", what)
 
     def _widened(self, schema: TableSchema) -> Iterator[ColumnVerdict]:
@@ -255,7 +255,7 @@ class TableColumns:
         """Judge whether loaded values may mean something else than those in changes (G-65, G-86, G-114)."""
         kind, lands = loaded.column.type, sorted({one.lands for one in types.values()})
         if kind not in lands and not all(map(is_exact_number, (kind, *lands))):
-            what = f"the initial load contained column {name!r} as {kind}, and changes carry it as {lands}"
+            what = f"the initial load contained column {name!r} as {kind}, but changes contain it as {lands}"
             since = min(one.first for one in types.values())
             yield ColumnVerdict(Fate.RELOAD, (name,), since, "SCHEMA_CHANGED", what)
         for sql_type, one in types.items():

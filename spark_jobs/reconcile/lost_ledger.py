@@ -136,7 +136,7 @@ def _bound(db: sa.Connection, mirror: str) -> int:
 
 
 def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:
-    what = f"the change log holds batches of this mirror up to {newest}, the ledger knows {known or 'none'}"
+    what = f"the change log contains batches of this mirror up to {newest}, the ledger knows {known or 'none'}"
     return None if newest <= known else _lost(mirror, what)
 
 

@@ -147,7 +147,7 @@ def survey_warnings(mirror: Mirror) -> list[Problem]:
     for place, table in mirror.placed_tables:
         name = ".".join(table.source_name)
         if name in unseen:
-            next_step = "fix `source` or `change_table` if the source spells them otherwise; else it will come"
+            next_step = "fix `source` or `change_table` if the source spells them otherwise; if not, wait for a change"
             found.append(mirror.problem((*place, "source"), NOT_SEEN, unseen[name], next_step))
         if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
             what = "its change table has no change mask: an update without before image stops it"

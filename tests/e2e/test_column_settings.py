@@ -146,7 +146,7 @@ def test_text_loads_through_the_log_and_tables_of_a_pattern_g110_g118_g120_g121(
     story += [event("INS", row, cols=cols, commit=9, tbl="new1", pkkey={"id": "1"})]
     pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in story))
     assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
-    assert "HASH_UNMATCHED: `hash` names 'absent', and no column of any table is called so" in capsys.readouterr().out
+    assert "HASH_UNMATCHED: `hash` names 'absent', and no column of any table has this name" in capsys.readouterr().out
     pipeline.file.write_text(pipeline.file.read_text().replace("- absent", "- absent*"))
     assert main(["tick", str(pipeline.file)]) == Exit.DONE, "a pattern is for what may come"
     pipeline.service.poll()

@@ -58,7 +58,7 @@ def test_what_control_tables_show_is_reported_t_81(
         story = run()
         assert (story.code, list(story.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["dbo.orders"])
         loss = story.document["losses"]["dbo.orders"]
-        assert loss.startswith("TABLE_SUSPENDED: the task suspended it at 2024-01-01 12:30") and "Failed to" in loss
+        assert loss.startswith("TABLE_SUSPENDED: the task suspended the table at 2024-01-01") and "Failed to" in loss
         assert "\x1b" not in loss, "a foreign text is shown, not printed"
         note = "TASK_ERRORS: the task recorded 2 errors of it, the newest at 2024-01-01 13:30"
         assert note in str(story.document)

@@ -178,7 +178,7 @@ def test_offsets_mean_nothing_where_the_mirror_file_says_so_g_113(
     assert (story.code, story.document["losses"]) == (Exit.DONE, {})
     status = shop.run("status", json=False)
     assert (
-        f"BEGUN_LATE: it has no initial load, and what came before was not there to be read: {PARTITION} from 7 on"
+        f"the table has no initial load, and earlier messages were not there to be read: {PARTITION} from 7 on"
         in " ".join(status.text.split())
     )
 
@@ -314,7 +314,7 @@ def test_a_table_that_goes_quiet_while_its_successor_streams_g_24(shop: Shop) ->
         record_foreign(db, "test", 2, datetime.now(UTC), {"dbo.orders_v2": 4, "dbo.other": 1})
     story = shop.tick()
     assert (story.code, list(story.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["dbo.orders"])
-    assert "TABLE_RENAMED: nothing came of it since batch 1, but 4 messages of 'dbo.orders_v2'" in str(story.document)
+    assert "no change of the table came since batch 1, but 4 messages of 'dbo.orders_v2'" in str(story.document)
     text = shop.run("tick", json=False).text
     assert "Ignored: dbo.orders_v2 4 messages (since" in text
     assert "Note: dbo.clean: NOT_SEEN" in text

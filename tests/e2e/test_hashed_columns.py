@@ -153,7 +153,7 @@ def test_a_misspelt_name_stops_the_table_before_a_value_lands_in_clear_g122(
     assert story.tick(*FIRST) == Exit.TABLES_STOPPED
     assert (story.stop, story.pipeline.numbers(story.source.replace(".", "/"))) == ("HASH_UNMATCHED", [])
     main(["status", str(story.pipeline.file)])
-    assert "`hash` names 'nmae', and no column of the table is called so" in capsys.readouterr().out
+    assert "`hash` names 'nmae', and no column of the table has this name" in capsys.readouterr().out
     declare(story, hash=["NAME", "ssn*"])
     resume = ["resume", str(story.pipeline.file), "--table", story.source, "--why", "mended"]
     assert main(resume) == Exit.DONE

@@ -115,7 +115,7 @@ def test_a_table_that_cannot_be_known_stops_and_is_built_again_g_80(tmp_path: Pa
     # Cut otherwise, the publication would have other files.
     set_to(pipeline, publish={"max_rows_per_file": 2})
     code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY)
-    assert code == Exit.TABLES_STOPPED and "LEDGER_UNKNOWN" in text and "gives other rows today" in text, text
+    assert code == Exit.TABLES_STOPPED and "LEDGER_UNKNOWN" in text and "now gives other rows" in text, text
     code, text = said(capsys, pipeline, "resume", "--table", "dbo.orders", "--why", "in a hurry")
     assert code == Exit.TERMINAL and "COMMAND_REFUSED" in text
     reload(pipeline)

@@ -50,7 +50,7 @@ def test_a_lost_number_is_made_again_from_the_log_or_not_at_all_f_40(
 
     text = pipeline.file.read_text()
     pipeline.file.write_text(text.replace("max_rows_per_file: 2", "max_rows_per_file: 3"))
-    with pytest.raises(TerminalError, match=r"REPAIR_REFUSED.*other rows today"):
+    with pytest.raises(TerminalError, match=r"REPAIR_REFUSED.*now gives other rows"):
         repair_number(pipeline.mirror, pipeline.ledger, ORDERS, 2, ASKED, not_applied="looked")
     assert not lost.exists() and not list(lost.parent.glob("_stage-1/*")), "nothing is left of the attempt"
 

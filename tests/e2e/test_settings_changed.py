@@ -48,7 +48,7 @@ def test_a_quiet_table_shows_at_once_what_types_and_columns_say_again_g129_g141(
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.ON_HOLD, "the table is not what the mirror file says (G-129)"
     story = capsys.readouterr()
-    assert "`types` no longer lands 'price' as string" in story.err
+    assert "column 'price' is published as string" in story.err
     assert "dbo.notes: column 'price' unverified since `columns` includes it" in story.out
     assert "dbo.named: columns like 'pr*' unverified since `columns` includes it" in story.out
     for _ in range(4):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.source_reloads import RELOAD_UNCLEAR, ReloadedRows
@@ -99,10 +99,26 @@ def rows_of(sent: Iterable[Sent]) -> dict[int, str] | None:
     return {key: one.text for key, one in {**loaded, **changed}.items()}
 
 
+def story(*lives: tuple[str, str]) -> tuple[list[Sent], int]:
+    """Loads of a table in two partitions: a digit is a loaded key, ``c`` a change of a key that is in no load."""
+    sent, places, at = list[Sent](), [0, 0], 0
+    for life, parts in enumerate(lives):
+        for partition, messages in enumerate(parts):
+            for one in messages:
+                at += one == "c"
+                pos = f"{at:016d}:{0:039d}:1" if one == "c" else None
+                sent.append(Sent(life, partition, places[partition], 9 if pos else int(one), "same", pos))
+                places[partition] += 1
+    return sent, len(lives)
+
+
 @settings(deadline=None, max_examples=50)
 @given(scene())
-def test_what_counts_is_the_newest_load_and_all_behind_it_or_it_is_refused_g125(story: tuple[list[Sent], int]) -> None:
-    sent, lives = story
+@example(story(("02", "1"), ("02", "1c"), ("", "1")))
+@example(story(("02", "1c"), ("20", "1c"), ("0", "1")))
+@example(story(("21", "0c"), ("1c", "2c"), ("", "32")))
+def test_what_counts_is_the_newest_load_and_all_behind_it_or_it_is_refused_g125(scenes: tuple[list[Sent], int]) -> None:
+    sent, lives = scenes
     try:
         found = divided(sent)
     except TerminalError as error:

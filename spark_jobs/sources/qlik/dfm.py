@@ -171,7 +171,7 @@ def check_file(dfm: Dfm, file: str) -> None:
     """Raises a Refusal if *dfm* does not describe the data file *file*; extensions vary, and are ignored."""
     if stem(dfm.file.rpartition("/")[2]) != stem(file):
         raise Refusal(
-            "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file next to it is {shown(file)}"
+            "FILE_DAMAGED", f"the metadata file describes {shown(dfm.file)}, but the file next to it is {shown(file)}"
         )
 
 

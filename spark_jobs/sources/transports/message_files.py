@@ -114,9 +114,9 @@ class MessageFiles(MessageTransport):
         if rewritten and self.grows(file.name):
             raise TerminalError(
                 "SOURCE_REWRITTEN",
-                f"{file.name!r} was read up to byte {start}, and what is there now is not what was read",
+                f"{file.name!r} was read up to byte {start}, and this part of the file has changed since",
                 where=str(self.path),
-                next_step="source files are append-only: put the file back as it was, and deliver the other under a "
+                next_step="source files are append-only: restore the file, and deliver the changed one under a "
                 "new name; if lines were lost, `prove` shows which rows differ",
             )
         return start if rewritten is False else 0
@@ -161,7 +161,7 @@ class MessageFiles(MessageTransport):
             reason = f"{why_unread(bound.name, self.suffixes)}: nothing of it was read"
             return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
         if bound.start == bound.end:
-            reason = "the file is gone, and held more behind this place when it was seen last"
+            reason = "the file is missing, and contained more after this place when it was seen last"
             return iter([Damage(bound.name, bound.start, "FILE_DAMAGED", reason, None)])
         return self.messages(folder, bound)
 

@@ -192,9 +192,9 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
     if size < start:
         raise TerminalError(
             "SOURCE_REWRITTEN",
-            f"{name!r} has {size} bytes, but {start} were bound of it",
+            f"{name!r} has {size} bytes, but was already read up to byte {start}",
             where=str(where),
-            next_step="source files are append-only; restore the file, or move it away and deliver under a new name",
+            next_step="source files are append-only; restore the file, or deliver its content under a new name",
         )
     return start
 
@@ -296,10 +296,10 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
     if not is_same:
         raise TerminalError(
             "SOURCE_REWRITTEN",
-            f"{bound.name!r} was bound with {size_of(version)} bytes, and another object is there now "
+            f"{bound.name!r} had {size_of(version)} bytes when its batch began, and was replaced by another object "
             f"({held.stat.size} bytes)",
             where=str(folder),
-            next_step="put the object back as it was, and deliver the other under a new name; if changes were lost, "
+            next_step="restore the object as it was, and deliver the new one under a new name; if changes were lost, "
             "`prove` shows which rows differ",
         )
     return now
@@ -323,8 +323,8 @@ def open_source(path: Place) -> IO[bytes]:
 def _missing(path: Place) -> TerminalError:
     return TerminalError(
         "SOURCE_REWRITTEN",
-        f"the file {str(path)!r} was bound and is not there any more",
-        next_step="restore the file: a bound range must stay readable until its batch is committed",
+        f"the file {str(path)!r} is missing, although the current batch contains it",
+        next_step="restore the file: it must stay readable until the batch is committed",
     )
 
 

@@ -186,7 +186,7 @@ def read_control_tables(
     found: dict[tuple[str, str], str] = {}
     for table, (reason, since) in reading.rows(_SUSPENDED, ("suspend_reason", "suspend_timestamp")) or ():
         why = f": {shown(str(reason))}" if reason else ""
-        what = f"the task suspended it at {since}{why}; no change of it comes, though there may be some"
+        what = f"the task suspended the table at {since}{why}: its changes are not sent"
         found[table, TABLE_SUSPENDED] = what
     errors: dict[str, tuple[int, str]] = {}
     for table, (number, at) in reading.rows(_EXCEPTIONS, (), "error_time") or ():

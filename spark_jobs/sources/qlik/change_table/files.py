@@ -227,13 +227,13 @@ class ChangeFiles(MessageTransport):
             if not bound.end:
                 raise Refusal("FILE_INCOMPLETE", "its metadata file, or its content, did not come in time")
             if isinstance(path, Path) and path.is_file() and path.stat().st_size < bound.end:
-                what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
+                what = f"the file had {bound.end} bytes when it was found, and has {path.stat().st_size} now"
                 raise Refusal("FILE_DAMAGED", what)
             with open_source(metadata_file(path)) as file:
                 dfm = read_dfm(file.read())
             if "." in dfm.table:
                 if names.meant_by(dfm.table) is None and names.meant_by(table) is not None:
-                    what = f"the metadata file speaks of {shown(dfm.table)}, which is not mirrored, in the folder of "
+                    what = f"the metadata file describes {shown(dfm.table)}, which is not mirrored, in the folder of "
                     raise Refusal("FILE_DAMAGED", what + shown(table))
                 table, is_sure = dfm.table, True
             elif "." not in table:
@@ -258,9 +258,9 @@ class ChangeFiles(MessageTransport):
         check_file(dfm, PurePosixPath(name).name)
         folder = self._folder(name)
         if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
-            raise Refusal("FILE_DAMAGED", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
+            raise Refusal("FILE_DAMAGED", f"the metadata file describes {dfm.target!r} in the folder of {folder!r}")
         if not dfm.target and dfm.table and not _are_one(dfm.table.lower(), self._table_of_folder(name).lower()):
-            what = f"the metadata file names no target, and speaks of {dfm.table!r} in the folder of {folder!r}"
+            what = f"the metadata file names no target, and describes {dfm.table!r} in the folder of {folder!r}"
             raise Refusal("FILE_DAMAGED", what)
 
     def _folder(self, name: str) -> str | None:
@@ -319,12 +319,12 @@ class ChangeFiles(MessageTransport):
             if dfm is None or table not in self.tables or any(_are_one(dfm.table.lower(), one) for one in own):
                 continue
             if all(any(one.lower().endswith(wanted) for one in dfm.names) for wanted in (SEQUENCE, OPERATION)):
-                what = f"the folder {folder!r} holds changes of it, and its name does not end with {self.suffix!r}"
+                what = f"the folder {folder!r} contains changes of it, but its name does not end with {self.suffix!r}"
                 yield (
                     str(table),
                     TerminalError(
                         "TABLE_NAME_DIFFERS",
-                        f"{what}: nothing of it is read",
+                        f"{what}: these changes are not read",
                         where=f"table {table}",
                         next_step="set `table_suffix` to what the folders of the task's change tables end with",
                     ),
@@ -337,14 +337,14 @@ class ChangeFiles(MessageTransport):
             for table in self.unloaded:
                 dfm = self._dfm(name) if _are_one(table.lower(), folder.lower()) else None
                 if dfm is not None and dfm.table == table and dfm.records:
-                    what = f"the task wrote rows of it in a full load ({name!r}), and it has no initial load"
+                    what = f"the task wrote a full load of the table ({name!r}), and it has no initial load"
                     yield (
                         table,
                         TerminalError(
                             LOAD_UNREAD,
-                            f"{what}: they are read by nothing",
+                            f"{what}: these rows are not read",
                             where=f"table {table}",
-                            next_step="give the table an initial load with the format qlik-full-load, and reset it",
+                            next_step="give the table an initial load of format qlik-full-load, and reset it",
                         ),
                     )
 

@@ -320,7 +320,8 @@ class _MessageReader:
                 seen.table = None
                 stated = self.stated(seen.record, topic)
         if stated is not None and stated != structure.table:
-            raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(structure.table)} where {shown(stated)} was said")
+            what = f"the message schema is of {shown(structure.table)}, but message or topic name {shown(stated)}"
+            raise Refusal("TABLE_NAME_DIFFERS", what)
         if stated is None and read.schema_id is not None:
             self._used.update(structure.used_in(topic))
         seen.table = self._tables.get(structure.table)
@@ -412,12 +413,13 @@ class _MessageReader:
             raise _StructureUnknown("unframed" if whose else f"{UNKNOWN}unframed", whose)
         able = _readers(known, read.datum)
         if len(able) != 1:
-            raise Refusal("TABLE_UNNAMED", f"{len(able)} of {len(known)} known schemas read the bare Avro record")
+            raise Refusal("TABLE_UNNAMED", f"{len(able)} of {len(known)} known message schemas fit the Avro record")
         return able[0]
 
     def _whose(self, stated: str | None, by_key: str | None) -> str | None:
         if stated is not None and by_key not in (None, stated):
-            raise Refusal("TABLE_NAME_DIFFERS", f"the key names {shown(by_key)} where {shown(stated)} was said")
+            what = f"the message key names {shown(by_key)}, but message or topic name {shown(stated)}"
+            raise Refusal("TABLE_NAME_DIFFERS", what)
         return stated or by_key
 
     def _named_by_key(self, key: bytes | None) -> str | None:

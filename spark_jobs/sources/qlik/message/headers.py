@@ -64,7 +64,7 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
         if schema is None and table is None:
             continue
         if not _is_text(schema) or not _is_text(table) or not table:
-            raise Refusal("HEADER_INVALID", f"schema is {shown(schema)} and table {shown(table)}")
+            raise Refusal("HEADER_INVALID", f"the header `schema` is {shown(schema)}, and `table` is {shown(table)}")
         return f"{schema}.{table}"
     return None
 

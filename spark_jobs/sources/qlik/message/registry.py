@@ -63,7 +63,7 @@ class Structures:
         if len({known.table for known in found}) > 1 and any(known.table in mirrored for known in found):
             found = [known for known in found if known.table == table]
             if not found:
-                raise Refusal("TABLE_UNNAMED", f"several tables have the schema {shown(schema_id)}")
+                raise Refusal("TABLE_UNNAMED", f"several tables use the schema id {shown(schema_id)}")
         return found[0] if found else None
 
     def of_table(self, table: str) -> Sequence[Structure]:

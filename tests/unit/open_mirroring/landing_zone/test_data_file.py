@@ -255,7 +255,7 @@ def test_the_footer_must_be_there_and_count_the_rows(path: Path) -> None:
 
 def test_a_file_that_was_moved_away_is_looked_for_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for reading in (read_footer, rows_digest, lambda gone: check_data_file(gone, SCHEMA, ["id"])):
-        with pytest.raises(TransientError, match=r"CHANGED_MEANWHILE: .*list again"):
+        with pytest.raises(TransientError, match=r"CHANGED_MEANWHILE: .*run again"):
             reading(path)
 
     def failing(_: Path) -> None:

@@ -201,11 +201,11 @@ def without(place: int) -> TableRecord:
         (lambda: without(0), "numbers 1-2 (load, batches 0 to 0) belong to no publication"),
         (lambda: without(3), "batches 6 to 7 follows one that ended at batch 4"),
         (lambda: record(publications=WHOLE.publications[::-1]), "the one before ended at 0"),
-        (lambda: recounted(2, compacted=0), "took 7 changes, 6 have a disposition"),
-        (lambda: recounted(3, changes=5, duplicates=3), "took 5 changes, its batches hold 4"),
-        (lambda: recounted(4, published=3, rejected=0), "published 3 rows, its files hold 2"),
-        (lambda: recounted(1, loaded=8), "published 8 rows, its files hold 9"),
-        (lambda: record(contents=WHOLE.contents[:2]), "took 7 changes, its batches hold 6"),
+        (lambda: recounted(2, compacted=0), "read 7 changes, but the ledger counts 6"),
+        (lambda: recounted(3, changes=5, duplicates=3), "read 5 changes, but its batches contain 4"),
+        (lambda: recounted(4, published=3, rejected=0), "published 3 rows, but its files contain 2"),
+        (lambda: recounted(1, loaded=8), "published 8 rows, but its files contain 9"),
+        (lambda: record(contents=WHOLE.contents[:2]), "read 7 changes, but its batches contain 6"),
     ],
 )
 def test_publications_that_do_not_add_up(broken: Callable[[], TableRecord], text: str) -> None:

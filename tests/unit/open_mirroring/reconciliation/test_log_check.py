@@ -113,7 +113,7 @@ def with_contents(source: str, contents: list[BatchContents]) -> LogRecord:
 @pytest.mark.parametrize(
     ("state", "expected", "text"),
     [
-        (without(0, 1), [(ORDERS, "LOG_DAMAGED")], "batch 1: the ledger recorded 5 changes, the log has none"),
+        (without(0, 1), [(ORDERS, "LOG_DAMAGED")], "the ledger recorded 5 changes, the change log has none"),
         (without(1), [(ORDERS, "LOG_DAMAGED")], "1 changes from 7 to 7 recorded, no changes in the log"),
         (recounted(2, rows=4), [(CUSTOMERS, "LOG_DAMAGED")], "2 changes from 1 to 2 recorded, 4 changes"),
         (recounted(2, highest="3"), [(CUSTOMERS, "LOG_DAMAGED")], "2 changes from 1 to 3 in the log"),
@@ -130,7 +130,7 @@ def with_contents(source: str, contents: list[BatchContents]) -> LogRecord:
         (recounted(5, batch=2), [(CUSTOMERS, "LOG_DAMAGED")], "batch 2: no changes recorded, 3 changes"),
         (without(3), [(None, "LOG_DAMAGED")], "0 fragments and 1 dead letters in the log, sealed were 5 frag"),
         (recounted(6, rows=3), [(None, "LOG_DAMAGED")], "batch 3: 1 fragments and 3 dead letters"),
-        (without(5, 6, 7), [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")], "batch 3: nothing of it is in the log"),
+        (without(5, 6, 7), [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")], "the change log contains nothing"),
         (recounted(8, batch=5), [(None, "LEDGER_BEHIND")], "batches [5], the ledger ends at 4"),
         (log(unreadable="torn"), [(None, "LOG_DAMAGED")], "torn"),
     ],
@@ -148,8 +148,8 @@ def test_a_log_that_is_not_what_was_committed(
 @pytest.mark.parametrize(
     ("record", "expected", "text"),
     [
-        (with_counts(1, messages=15), [(None, "COUNTS_DIFFER")], "batch 1: 15 messages were read, 14 have a disp"),
-        (with_counts(2, metadata=1), [(None, "COUNTS_DIFFER")], "batch 2: 3 messages were read, 4 have a disp"),
+        (with_counts(1, messages=15), [(None, "COUNTS_DIFFER")], "15 messages were read, the ledger counts 14"),
+        (with_counts(2, metadata=1), [(None, "COUNTS_DIFFER")], "3 messages were read, the ledger counts 4"),
         (with_counts(3, messages=5, rejected=2), [(None, "COUNTS_DIFFER")], "fewer dead letters were written"),
         (
             with_counts(1, fragments=4, ignored=2),
@@ -177,7 +177,7 @@ def test_a_log_that_is_not_what_was_committed(
         (
             replace(RECORD, manifests={1: MANIFESTS[1], 2: MANIFESTS[2]}),
             [(None, c) for c in ("COUNTS_DIFFER", "LOG_DAMAGED", "LEDGER_BEHIND")],
-            "the log holds batch 3, of which the ledger has no record",
+            "the change log contains batch 3, of which the ledger has no record",
         ),
     ],
 )
@@ -193,9 +193,9 @@ def test_a_ledger_that_contradicts_itself_or_the_log(
 @pytest.mark.parametrize(
     ("files", "text"),
     [
-        (lambda f: f.pop("batch_block=0/000000000003-b-0"), "000000000003-b-0 was sealed and is not part of the log"),
-        (lambda f: f.update({"batch_block=0/000000000003-z-0": LogFile(1, 1)}), "000000000003-z-0 is part of the log"),
-        (lambda f: f.update({"batch_block=0/part-0.parquet": LogFile(1, 1)}), "part-0.parquet is part of the log and"),
+        (lambda f: f.pop("batch_block=0/000000000003-b-0"), "000000000003-b-0 was committed and is no longer part"),
+        (lambda f: f.update({"batch_block=0/000000000003-z-0": LogFile(1, 1)}), "3-z-0 is part of the change log"),
+        (lambda f: f.update({"batch_block=0/part-0.parquet": LogFile(1, 1)}), "part-0.parquet is part of the"),
         (lambda f: f.update({"batch_block=0/000000000001-a-0": LogFile(6, 1)}), "6 rows and 1 bytes, sealed were 6"),
     ],
 )

@@ -91,7 +91,7 @@ UNREADABLE: list[tuple[str, bytes | None, str, str]] = [
     ("a column is text", md(tableStructure={"tableColumns": {"a": "INT4"}}), "METADATA_MISSING", "'a'"),
     ("schema is a number", md(avro=5), "METADATA_MISSING", "dataSchema"),
     ("a period in the table", md(lineage={"schema": "dbo", "table": "a.b"}), "METADATA_MISSING", "period"),
-    ("half a table name", dt("INSERT", ROW, schema="dbo"), "HEADER_INVALID", "table None"),
+    ("half a table name", dt("INSERT", ROW, schema="dbo"), "HEADER_INVALID", "`table` is None"),
     ("a table against its schema", dt("INSERT", ROW, schema="dbo", table="other"), "TABLE_NAME_DIFFERS", "'dbo.other'"),
 ]  # fmt: skip
 
