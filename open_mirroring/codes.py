@@ -20,7 +20,7 @@ _DELIVER = "deliver it again under a new name; changes that were read before are
 
 
 class Kind(StrEnum):
-    """As what a code is reported (error, stop, hold, loss …), the most serious kind first."""
+    """The kinds of reports in which codes appear (stop, hold, loss …), the most serious kind first."""
 
     STOP = "stop"
     """A table is not published until the stop is lifted. Its changes are logged."""

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """Make ``import pandas`` fail inside the block, unless pandas is already loaded. After the block it works again."""
+    """Make ``import pandas`` fail inside the block, unless pandas is already loaded.
+
+    After the block the import works again.
+    """
     if "pandas" in sys.modules:
         yield
         return

@@ -1,7 +1,7 @@
-"""Spark job ``corrections``: reads the rows that a proof found different again, from the source into the change log.
+"""Spark job ``corrections``: reads rows from the source again, if a proof found them to differ.
 
 ``spark-submit spark_jobs/corrections.py MIRROR.yaml --proof ID --approved-by NAME --why TEXT``, or :func:`correct` in a
-running Spark session. The next tick publishes the logged rows.
+running Spark session. The rows are written into the change log, and the next tick publishes them.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ class Corrected(NamedTuple):
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
-    """Read the rows that a proof found different again: their present values, from the source into the change log.
+    """Read the present values of the rows that a proof found to differ, from the source into the change log.
 
-    A second call for the same proof is refused (``REPAIR_REFUSED``).
+    A second call for the same proof reads nothing, unless the first call could not read the rows. Raises
+    ``REPAIR_REFUSED`` if the table was reset since the proof, or if a correction cannot make the table equal to its
+    source.
     """
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
     recorded = proofs.find(proof_id)

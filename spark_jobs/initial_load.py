@@ -1,8 +1,9 @@
-"""Spark job: loads the first rows of every table that has an initial load into the landing zone.
+"""Spark job: loads the first rows of every table that has an initial load.
 
-The files have no row markers, so Fabric inserts all their rows. ``spark-submit spark_jobs/initial_load.py MIRROR.yaml
-[--tables a,b]``, or :func:`load` in a running Spark session. The next run continues the loads that a killed run left
-open. A row that cannot be loaded stops only its own table.
+``spark-submit spark_jobs/initial_load.py MIRROR.yaml [--tables a,b]``, or :func:`load` in a running Spark session. Rows
+are published as files without row markers, so Fabric inserts all of them. Some tables are loaded into the change log
+instead (:mod:`spark_jobs.extract.logged_loads`). The next run continues the loads that a killed run left open. A row
+that cannot be loaded stops only its own table.
 """
 
 from __future__ import annotations

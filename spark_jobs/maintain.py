@@ -66,7 +66,8 @@ def maintain(
     """Do the maintenance that is due; *spark* is not used.
 
     Raises ``CHANGED_MEANWHILE`` if another writer changed the change log at the same time; ``LOG_DAMAGED`` if the
-    change log ends before the ledger's newest batch; ``LEDGER_LOST`` if the ledger lacks what is published or logged.
+    change log lacks its newest batches and a table needs them; ``LEDGER_LOST`` if the ledger lacks what is published or
+    logged.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)

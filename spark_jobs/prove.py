@@ -94,10 +94,9 @@ class Proved(NamedTuple):
 
 
 class ProofOptions(NamedTuple):
-    """Options of a proof; None means the setting in the mirror file. *exports* has an export for each source table.
+    """Options of a proof; None means the setting in the mirror file. *exports* are by source table.
 
-    A proof that is *routine* compares what is due by ``prove.cover_in_days`` in the mirror file; any other proof
-    compares all rows.
+    If *is_routine*, the proof compares what is due by ``prove.cover_in_days`` in the mirror file, else all rows.
     """
 
     exports: Mapping[str, ProofExport] | None = None

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def publish_and_follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
 ) -> tuple[Published, dict[str, Reloaded]]:
-    """Publish tables; reset tables that a change of structure or a new full load stopped, and publish the reset tables.
+    """Publish tables; then reset tables that a structure change or a new full load stopped, and publish these.
 
     Returns what was published, and the result of each reset by table. Raises the errors of
     :func:`~spark_jobs.publish.changes.publish` and :func:`~spark_jobs.reload_table.follow`.

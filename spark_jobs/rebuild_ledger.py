@@ -77,7 +77,7 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
     """Re-create the ledger of a mirror, while no job of the mirror runs; without a *reason* it is a dry run.
 
     After a crash, the same call begins from scratch. Raises ``COMMAND_REFUSED`` if *ledger* already knows the mirror,
-    or if change log and landing zone do not contain all that is needed.
+    or if change log and landing zone do not contain all that the new ledger needs.
     """
     if ledger is not None:
         with ledger.connect() as db:

@@ -77,8 +77,8 @@ def reconcile_deep(
     """Check every table (only those in *only*, if given) and the change log; stop the tables that differ.
 
     A table stopped by this check stays stopped until an operator clears the stop. Raises ``ARGUMENT_INVALID`` if *only*
-    names a table that the mirror does not have; ``CHANGED_MEANWHILE`` if the ledger kept changing while it was read;
-    ``UNREACHABLE`` if some files could not be read, after what the other files showed was recorded.
+    names a table that the mirror does not have; ``CHANGED_MEANWHILE`` if the ledger kept changing while it was read.
+    Raises ``UNREACHABLE`` if some files could not be read; the findings in all other files are recorded first.
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)

@@ -91,9 +91,10 @@ def request_reload(
 ) -> bool:
     """Request the reset of a table; returns False if no reset begins. The request itself deletes nothing.
 
-    No reset begins if a reset of the table is under way and *again* is False, or if a call with the same id *request*
-    was made before (G-30). Raises ``LOAD_NEEDED`` if the table has no initial load and the change log does not have all
-    of its rows.
+    No reset begins if a call with the same id *request* was made before (G-30). Without *again*, none begins either
+    while a reset of the table is under way. But a new reset begins if the settings of the table have changed since that
+    reset began, or if the rebuilt table was stopped. Raises ``LOAD_NEEDED`` if the table has no initial load and the
+    change log does not have all of its rows.
     """
     table = declared_table(mirror, source)
     reader = LedgerReader(ledger, mirror.name)
@@ -155,11 +156,11 @@ def reload_table(
 def follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Collection[str] | None = None
 ) -> dict[str, Reloaded]:
-    """Reset tables (only those in *only*, if given) stopped by a change of structure or a new full load, if approved.
+    """Reset tables that a structure change or a new full load stopped (only those in *only*), if approved.
 
-    A setting in the mirror file approves resets after changes of structure (G-68), another one resets after full loads;
-    a person can approve a single full load (G-125, G-126). Resets that an earlier call of this function began are
-    continued. A table that cannot be reset stays stopped.
+    The mirror file has a setting that approves resets after changes of structure (G-68), and a setting that approves
+    resets after full loads. A person can approve a single full load (G-125, G-126). Resets that an earlier call of this
+    function began are continued. A table that cannot be reset stays stopped.
     """
     reader = LedgerReader(ledger, mirror.name)
     declared = {table.source: table for table in mirror.tables if only is None or table.source in only}
@@ -279,7 +280,8 @@ class _Stopped:
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
     """The newest full load of a table in the change log; None if the full load is in files.
 
-    Raises ``RELOAD_UNCLEAR`` if it is not certain where in the change log the full load begins.
+    Raises ``RELOAD_UNCLEAR`` if there is no new full load, or if it is not certain where in the change log the full
+    load begins. Raises ``LOAD_NEEDED`` if files of the full load are no longer in the change log.
     """
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)

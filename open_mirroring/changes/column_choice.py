@@ -75,7 +75,7 @@ class ColumnChoice(NamedTuple):
         return self.new_name_of(name) or name
 
     def absent(self, names: Iterable[str]) -> list[str]:
-        """The columns that `columns` in the mirror file lists and *names* does not contain."""
+        """The columns listed under `columns` in the mirror file that are missing from *names*."""
         return lacking(self.listed or (), names)
 
     @property
@@ -109,15 +109,16 @@ class ColumnChoice(NamedTuple):
         ]
 
     def unread(self, names: Iterable[str], taken: Iterable[str]) -> frozenset[str]:
-        """Those of *names* that are not read now, or that are read only since *taken* was added to `columns`.
+        """Those of *names* that are not read now, or that match *taken*.
 
-        *taken* are names and patterns as :meth:`gained` returns them.
+        *taken* are the names and patterns that are read only since the settings changed, as :meth:`gained` returns
+        them.
         """
         names = [*names]
         return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """The names and patterns under `columns` (with `exclude` and `rename`) that match none of *names*."""
+        """The names and patterns that `columns` includes, excludes or renames, but that match none of *names*."""
         names = [*names]
         patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
         return [*dict.fromkeys([*self.absent(names), *fitting_none(patterns, names)])]

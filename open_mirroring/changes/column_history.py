@@ -46,8 +46,8 @@ class Column(NamedTuple):
     def may_be(self, other: Column) -> bool:
         """Whether the types of both columns allow that *other* is this column under a new name.
 
-        The target types have to be equal. If the target type is string, the source types without their length have to
-        be equal, too.
+        The target types that both columns have without the setting `types` must be equal. If this target type is
+        string, the source types without their length must be equal, too, unless one of them is unknown.
         """
         kinds = {kind for one in (self, other) if (kind := one.sql_type.partition("(")[0].strip())}
         mine, theirs = self.own or self.lands, other.own or other.lands
@@ -55,7 +55,7 @@ class Column(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A set of columns that some rows of a table had, and the places of these rows.
+    """A set of columns that some rows of a table had, and the positions of these rows.
 
     *whole* is True if one of the rows proved that these were all columns of the table at that time.
     """
@@ -73,9 +73,9 @@ class Structure(NamedTuple):
 
 
 class Word(NamedTuple):
-    """An operator's decision on a column that newer rows lack: it was renamed to *now*, or dropped (*now* is None).
+    """An operator's decision that a column was renamed to *now*, or dropped (*now* is None).
 
-    The decision applies to changes up to the place *up_to*.
+    Newer rows lack the column. The decision applies to changes up to the position *up_to*.
     """
 
     column: str
@@ -86,8 +86,9 @@ class Word(NamedTuple):
 class Gone(NamedTuple):
     """A column that newer complete rows lack, and the columns that may be its new name.
 
-    *after* is the place of the last row with the column; empty if only rows of an initial load have the column. *since*
-    is the first known place of a complete row without the column.
+    *after* is the position of the last row with the column; empty if only rows of an initial load have the column.
+    *since* is the first known position of a complete row without the column, or of an operator's decision on the
+    column.
     """
 
     after: str
@@ -98,8 +99,8 @@ class Gone(NamedTuple):
 class Back(NamedTuple):
     """A column that is in rows again after complete rows lacked it, even if it was dropped again later.
 
-    Values at places before *gone_at* belong to a former column of the same name. *since* is the first known place of a
-    row that has the column again.
+    Values up to the position *gone_at* belong to a former column of the same name. *since* is the first known position
+    of a row that has the column again.
     """
 
     gone_at: str
@@ -107,10 +108,10 @@ class Back(NamedTuple):
 
 
 class FormerColumn(NamedTuple):
-    """A column that rows up to a place have, but that the table no longer has under this name (G-66, G-67).
+    """A column that rows up to *up_to* have, but that the table no longer has under this name (G-66, G-67).
 
-    *now* is the column's new name. If *now* is None, the column was dropped, and a present column of the same name is a
-    different column.
+    *up_to* is a position. *now* is the column's new name. If *now* is None, the column was dropped, and a present
+    column of the same name is a different column.
     """
 
     column: str
@@ -119,7 +120,10 @@ class FormerColumn(NamedTuple):
 
 
 class ColumnHistory(NamedTuple):
-    """The columns of a table that were dropped or came back, by name. A column that is not in here never did either."""
+    """The columns of a table that were dropped (*gone*) or came back (*back*), by name.
+
+    A column that is in neither mapping was never dropped.
+    """
 
     gone: Mapping[str, Gone] = MappingProxyType({})
     back: Mapping[str, Back] = MappingProxyType({})
@@ -197,7 +201,8 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[Word]) -> list[FormerColumn]:
     """The renames that operators decided on and that the column lists do not contradict, oldest first.
 
-    If the column lists show rows without the column before its rename, a drop at that place is added to the result.
+    A column may also have been dropped before its rename: a complete row lacks the column, or an operator decided so.
+    Then the newest such drop is added to the result, before the rename.
     """
     found = []
     for column, up_to, now in sorted(said, key=lambda one: one.up_to):
@@ -221,10 +226,11 @@ def other_columns(history: ColumnHistory) -> list[FormerColumn]:
 
 
 def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
-    """The names that a column may have had while it was gone, each with the first place of a row with that name.
+    """The names that a column may have had while it was gone, each with its first known position.
 
-    The column may have been renamed several times and then back. So every column counts whose type matches, that first
-    appears while *column* was gone, and that no row has together with *column*.
+    The column may have been renamed several times, and have got its old name back at last. So a name counts if three
+    conditions are met. Its column has a matching type, first appears while *column* was gone, and was in no row
+    together with *column* before *column* came back.
     """
     having = [one for one in lists if column in one.columns]
     first = min(one.seen.first for one in having)
@@ -244,7 +250,7 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
 
 
 def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
-    """The last place where a complete row lacks a dropped column, between rows that have the column.
+    """The last position where a complete row lacks a dropped column, between rows that have the column.
 
     The result is empty if there is no such row.
     """
@@ -256,10 +262,11 @@ def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
 def spelled_otherwise(
     lists: Sequence[ListOfColumns], spelled: Mapping[str, str], keys: Collection[str]
 ) -> list[FormerColumn]:
-    """The columns whose names differ only in case from the names in the table's published files (G-67).
+    """The columns whose names differ only in case from an earlier spelling (G-67).
 
-    Both spellings mean the same column, unless one column list has both: then they are two columns. *spelled* maps the
-    lower-case name to the spelling in the files.
+    The earlier spelling is the one in the table's published files, or else in the first column list with the name.
+    *spelled* maps the lower-case name to the spelling in the files. Both spellings mean the same column, unless one
+    column list has both: then they are two columns. The columns *keys* are left out.
     """
     names, found = dict(spelled), list[FormerColumn]()
     for name in dict.fromkeys(name for one in lists for name in one.columns):
@@ -290,7 +297,7 @@ def _pieces(part: ListOfColumns, former: FormerColumn) -> list[ListOfColumns]:
 
 
 def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen | None]:
-    """Split the known places of some rows into those up to *place* and those above it; None for an empty side."""
+    """Split the known positions of some rows into those up to *place* and those above; None for an empty side."""
     low = None if seen.first > place else clipped(seen, place)
     if seen.last <= place:
         return low, None
@@ -300,7 +307,10 @@ def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen
 
 
 def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
-    """Limit the known places of some rows to those up to *up_to*; the first place must be at or below *up_to*."""
+    """Limit the known positions of some rows, *place*, to those up to *up_to*.
+
+    The first position must be at or below *up_to*.
+    """
     last = place.last if place.last <= up_to else place.first
     if not place.whole_first or place.whole_first > up_to:
         return PlacesSeen(place.first, last)
@@ -309,7 +319,7 @@ def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
 
 
 def place_text(order: str) -> str:
-    """Format a place for people, as ``ordinal of the stream:position in the stream``."""
+    """Format a position for people, as ``ordinal of the stream:position in the stream``."""
     ordinal, _, text = order.partition(":")
     return f"{int(ordinal)}:{text.rstrip(BEHIND)}"
 
@@ -320,7 +330,10 @@ _TIME = re.compile(r"(20\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)\d\d")
 
 
 def commit_text(place: str) -> str:
-    """Format a place for people as its commit: an LSN in SQL Server's spelling, or a time; else the place itself."""
+    """Format a position for people as its commit: an LSN in SQL Server's spelling, or a time.
+
+    Any other position is shown behind the word *position*.
+    """
     for part in place.rstrip(BEHIND).split(":"):
         if found := _LSN.fullmatch(part):
             return f"LSN {':'.join(found.groups())}"

@@ -41,10 +41,10 @@ class Completeness(NamedTuple):
     reads: Reads = MappingProxyType({})
 
     def highest_at(self, reads: Reads) -> HighestMajors:
-        """The highest commits by partition; empty if *reads* no longer contains a place that was read before (G-142).
+        """The highest commits by partition; empty if a former topic or folder is not in *reads* any more (G-142).
 
-        Partitions of a place that is no longer read show nothing new, so they would hold the complete position back for
-        ever.
+        Partitions of a topic or folder that is no longer read show nothing new. They would hold the complete position
+        back for ever.
         """
         return {} if places_left(self.reads, reads) else self.highest
 

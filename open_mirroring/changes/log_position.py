@@ -55,9 +55,8 @@ class LogPosition(NamedTuple):
     def parse(cls, epoch: int, text: str) -> LogPosition:
         """Parse the string ``major:minor:sub``, a position inside the stream with the number *epoch*.
 
-        Raises:
-            TerminalError: ``LOG_DAMAGED`` if *text* does not have exactly three parts, or its last part is neither 0
-                nor 1.
+        Raises ``LOG_DAMAGED`` if *text* does not have exactly three parts, if major or minor is empty, or if sub is
+        neither 0 nor 1.
         """
         parts = text.split(":")
         if len(parts) != 3 or parts[2] not in ("0", "1") or not parts[0] or not parts[1]:
@@ -101,7 +100,8 @@ def is_load_epoch(epoch: str) -> bool:
 def is_of_generation(epoch: str, generation: int) -> bool:
     """Whether changes of a stream count in this generation of their table; a reset begins the next generation.
 
-    Rows that were loaded before a reset do not count after it: rows that were deleted since would reappear.
+    Rows that were loaded before a reset do not count after the reset. They would bring back rows that the source has
+    deleted since.
     """
     return not is_load_epoch(epoch) or epoch == load_epoch(generation)
 

@@ -25,7 +25,10 @@ class Unreadable(NamedTuple):
 
 
 class RowUnknown(Exception):
-    """Raised if two rows were at a key and the change log does not show which one the change *half* removed (G-115)."""
+    """Raised if the change log does not show which of two rows at a key left the key (G-115).
+
+    *half* is the change by which the row left: a delete, or the DELETE half of a key change.
+    """
 
     def __init__(self, half: Logged) -> None:
         super().__init__(half)
@@ -104,10 +107,10 @@ def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     """The change that decides the state of a key; *changes* are newest first, one per position.
 
-    The newest change decides, with one exception. If a row came to this key in the same transaction, the DELETE half of
-    another row's key change does not remove the row that came (G-03). When two rows swap keys, for example, the old
-    row's DELETE half comes after the new row's arrival. Raises :class:`RowUnknown` if the change log does not show to
-    which row the DELETE half belongs.
+    The newest change decides, with one exception. If a row came to this key in the same transaction, the departure of
+    another row does not remove the row that came (G-03). A row departs by a delete, or by the DELETE half of its key
+    change. When two rows swap keys, for example, the old row's DELETE half comes after the new row's arrival. Raises
+    :class:`RowUnknown` if the change log does not show which row departed.
     """
     if not changes:
         return None
@@ -127,8 +130,8 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
 def rests_on_image(changes: Sequence[Logged]) -> bool:
     """Whether only a before image shows that no row is left at the key.
 
-    Then one transaction moved a row to the key and removed a row from the key. Only the before image shows that both
-    are the same row.
+    True means: one transaction moved a row to the key and removed a row from the key. Only the before image shows that
+    both are the same row.
     """
     if not changes or changes[0].after is not None:
         return False

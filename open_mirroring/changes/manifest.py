@@ -120,7 +120,7 @@ class BoundFile(NamedTuple):
 class LetterPlace(NamedTuple):
     """Identifies a dead letter of the change log: its batch, and the origin and place of its message.
 
-    The origin is a file or a topic partition. The place is the number of the message there, such as an offset.
+    The origin is a file or a topic partition. The place is the number of the message in its origin, such as an offset.
     """
 
     batch: int

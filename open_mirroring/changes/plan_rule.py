@@ -44,15 +44,16 @@ from open_mirroring.changes.logged_change import (
 class KeyPlan(NamedTuple):
     """What to do with one key.
 
-    Attributes:
-        publish: the change to publish, or None; its row is complete.
-        incomplete: the key's newest change, if some columns of its row are in no logged change.
-        conflict: two changes at one position with different content: the table has to stop (G-02).
-        duplicates: the number of new changes that repeat a change logged before.
-        superseded: the number of new changes that are older than what the target has.
-        compacted: the number of new changes that are older than another change that is published now.
-        renewed: 1 if an old change is published again, because new changes altered its row or made it the deciding one.
-        unverified: whether only a before image shows that no row is left at the key (:func:`rests_on_image`).
+    *publish* is the change to publish, or None; its row is complete. *incomplete* is the key's newest change, if some
+    columns of its row are in no logged change. *conflict* has two changes at one position with different content: the
+    table has to stop (G-02).
+
+    *duplicates* is the number of new changes that repeat a change logged before. *superseded* is the number of new
+    changes that are older than what the target has. *compacted* is the number of new changes that are older than
+    another change that is published now. *renewed* is 1 if an old change is published although the key has no new
+    change: a change of the row's former key altered the row.
+
+    *unverified* is True if only a before image shows that no row is left at the key (:func:`rests_on_image`).
     """
 
     publish: Logged | None
@@ -75,23 +76,20 @@ def plan_key(
 ) -> KeyPlan:
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
-    A change is new when it is in a batch above *published_batch* or above *published_position*. Of several changes at
-    one position, the one in the earliest batch counts. Every new change is counted once. So the number of new changes
+    *changes* include dead letters. The target has the changes of the batches up to *published_batch*, but only those up
+    to *published_position* (:attr:`LogPosition.order`) if this is not None. All other changes are new. Of several
+    changes at one position, the one in the earliest batch counts.
+
+    Every new change is counted once, unless the plan has a conflict or an incomplete row. So the number of new changes
     plus *renewed* is the sum of: 1 if a change is published, *duplicates*, *superseded*, *compacted*, and the number of
     new changes among *untypable*.
 
-    Args:
-        changes: all logged changes of the key, including dead letters.
-        published_batch: the batch up to which the target has the changes.
-        untypable: positions of dead letters whose values do not fit their types. These changes decide nothing, so the
-            key keeps its previous state, however the changes are divided into batches (G-09). But a key change may have
-            removed the row of such a change (G-03), and a repetition with different content is still a conflict (G-02).
-        published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of the
-            batches up to *published_batch*; None if the target has all of them.
-        keeps: whether deleted rows stay at the target with their last values (G-192).
+    *untypable* are the positions of dead letters whose values do not fit their types. These changes decide nothing, so
+    the key keeps its previous state, however the changes are divided into batches (G-09). But a key change may have
+    removed the row of such a change (G-03), and a repetition with different content is still a conflict (G-02). *keeps*
+    is True if deleted rows stay at the target with their last values (G-192).
 
-    Raises:
-        RowUnknown: the change log does not show which of two rows left the key last.
+    Raises :class:`RowUnknown` if the change log does not show which of two rows left the key last.
     """
 
     def is_fresh(change: Logged) -> bool:

@@ -27,8 +27,9 @@ class NewestLoad:
 
     *begins* is, by partition, the place (offset or line) of the full load's first row. Changes below the position
     *stream_from* are older than the full load. *new_from* is the lowest change known to be newer. *is_closed* is True
-    if every partition was read up to where it ended when the full load began. *first_batch* is the first batch with a
-    row of the full load or a later change. *last_batch* is the newest batch with a row of the full load.
+    if every partition was read to an end that it had after the full load began: no older change can follow.
+    *first_batch* is the first batch with a row of the full load or a later change. *last_batch* is the newest batch
+    with a row of the full load.
     """
 
     epoch: str
@@ -146,7 +147,7 @@ LookAgain = Callable[[str, int, int], CameAgain | None]
 def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain, moved: int = 0) -> NewestLoad:
     """Find where the newest full load begins in each partition, and which changes come after the full load.
 
-    *partitions* has the table's runs in order. *look_again* compares the keys of the rows in a run. *moved* is how often
+    *partitions* has the table's runs in order. *look_again* compares the keys of rows in a run. *moved* is how often
     the most frequent loaded key came, of the keys that came in more than one partition. Raises ``RELOAD_UNCLEAR`` if a
     row or change cannot be placed before or after this begin, or if a partition has rows of fewer full loads than
     another: the missing one may be the newest.

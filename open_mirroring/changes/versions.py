@@ -27,7 +27,8 @@ class Version(NamedTuple):
 class VersionsPlan(NamedTuple):
     """The versions of one key to publish, and the outcomes of its new changes.
 
-    *conflict*, *duplicates*, *compacted* and *renewed* are those of :class:`~open_mirroring.changes.plan_rule.KeyPlan`.
+    *conflict*, *duplicates* and *compacted* are those of :class:`~open_mirroring.changes.plan_rule.KeyPlan`. *renewed*
+    is the number of published versions that an old change began.
     """
 
     publish: Sequence[Version] = ()

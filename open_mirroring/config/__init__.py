@@ -1,7 +1,7 @@
-"""Reads mirror files, defines the settings that a mirror file may contain, and reports all mistakes in a file together.
+"""Reads mirror files, defines their settings, and reports all mistakes in a file together.
 
-A name below is imported when it is first used. So a Spark worker can use connections of this package without importing
-the code for mirror files.
+A name of this package is imported when it is first used. So a Spark worker can use the module for connections without
+importing the code for mirror files.
 """
 
 from importlib import import_module

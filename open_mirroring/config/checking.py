@@ -1,7 +1,7 @@
-"""Checks that everything a valid mirror file names exists on this machine: folders, databases, connections.
+"""Checks that what a valid mirror file names is there: folders, object storage, ledger, connections.
 
-The check writes an empty trial object into the change log's object storage and deletes the object again. Only if the
-deletion fails does the object remain.
+Brokers and source databases are not called. The check writes an empty trial object into the change log's object storage
+and deletes the object again. The object remains only if the deletion fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _CONNECT_SECONDS = 5
 
 
 def check_mirror(mirror: Mirror) -> list[Problem]:
-    """Find everything that would stop the mirror's first run: missing inputs, read-only folders, unset connections."""
+    """Find what would stop the mirror's first run: missing inputs, read-only folders, unset connections.
+
+    Brokers and source databases are not called.
+    """
     found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _entries(mirror)
     return [problem for problems in found for problem in problems]
 

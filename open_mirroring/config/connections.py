@@ -132,9 +132,9 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
 
 
 def check_tenant(connection: Connection, tenant: str) -> None:
-    """Raise ``CONNECTION_INVALID`` unless *tenant* is the id or the domain of a tenant.
+    """Raise ``CONNECTION_INVALID`` if *tenant* cannot be the id or the domain of a tenant.
 
-    The tenant becomes part of the address to which the login is sent.
+    Only the characters are checked, because the tenant becomes part of the address to which the login is sent.
     """
     if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
         raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")

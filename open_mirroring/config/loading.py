@@ -51,11 +51,13 @@ def _sound(mirror: M | None, problems: list[Problem]) -> M:
 
 
 def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]:
-    """Read all mirror files of a folder, sorted by name. Raises one ``ConfigError`` with the mistakes of all files.
+    """Read all mirror files of a folder, sorted by name.
 
-    *standing* returns how certain the ledger is that a mirror was read from its file; 0 means that the ledger does not
-    know the file. If two files have the same mirror name or write to the same place, the file with the lower
-    *standing* is refused. If both files have the standing 0, both files are refused (G-175).
+    Raises one ``ConfigError`` with the mistakes of all files. Two mirrors clash if they have the same name, or if one
+    writes to a place that the other uses (G-175). *standing* tells which of the two files is refused. It returns how
+    certain the ledger is that a mirror was read from this file; 0 means that the ledger does not know the file. The
+    file with the lower standing is refused. If both have the same standing, the second file is refused; with standing 0
+    both files are refused.
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]

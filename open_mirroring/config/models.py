@@ -244,7 +244,7 @@ class Prove(Section):
         return days
 
     def runs_from(self, now: datetime) -> int:
-        """Return how many scheduled proofs there are in the `cover_in_days` after *now*.
+        """Return how many scheduled proofs there are in the `cover_in_days` after *now*, at least 1.
 
         Without a schedule, the count is one proof a day.
         """
@@ -410,11 +410,11 @@ class Mirror(Section):
         return () if self.hash is None else self.hash.columns
 
     def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
-        """Return names of columns to be hashed, in groups, each with the tables searched for its names (G-122).
+        """Return groups of column names to be hashed, each with the tables to search for them (G-122).
 
-        A name that none of its group's tables has is probably misspelled: the intended column would be published in
-        clear text. One group has the names that the mirror file hashes in all tables. Each other group has the names
-        that a table pattern hashes, with the tables found by the pattern. Names that the tables' settings exclude from
+        One group has the names that the mirror file hashes in all tables. Each other group has the names that one table
+        pattern hashes, with the tables found by this pattern. A name that none of the group's tables has is probably
+        misspelled: the intended column would be published in clear text. Names that the tables' settings exclude from
         reading are left out.
         """
         claims = [(plain_names(self._hashed), [*self.tables])]
@@ -443,12 +443,12 @@ class Mirror(Section):
 
     @property
     def on_new_data(self) -> OnNewData | None:
-        """The schedule by new data; None if the mirror only runs by a cron expression."""
+        """The schedule that starts runs when new data arrives; None if only a cron expression starts runs."""
         return self.schedule if isinstance(self.schedule, OnNewData) else None
 
     @property
     def cron(self) -> str:
-        """The cron expression by which runs start in any case."""
+        """The cron expression by which runs start, whether or not new data arrived."""
         return self.schedule.cron if isinstance(self.schedule, OnNewData) else self.schedule
 
     @property
@@ -536,9 +536,9 @@ class Mirror(Section):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """The places where messages are read from, by setting, each place always spelled alike (G-142).
+        """Where messages are read from and how their bytes are decoded: values by setting (G-142).
 
-        Paths inside :attr:`home` are relative to :attr:`home`.
+        Each value always has the same spelling. Paths inside :attr:`home` are relative to :attr:`home`.
         """
         found = self.source.reads
         for at, path in enumerate(found.get("path", ())):

@@ -123,7 +123,10 @@ def check_target(target: str) -> str:
 
 
 def check_column(name: str) -> str:
-    """Refuse a column name that Fabric reserves (F-50), or that some readers would take for another name."""
+    """Refuse a column name that Fabric reserves (F-50), or whose length or characters are not allowed.
+
+    Control and direction characters are refused, because the name could look like another name.
+    """
     next_step = "rename the column at the source, or leave it out with `columns`"
     if not name or len(name) > _MAX_COLUMN:
         raise unfit(f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", next_step)

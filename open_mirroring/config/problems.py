@@ -89,7 +89,7 @@ class ConfigError(TerminalError):
 
 
 class Mistake(NamedTuple):
-    """Why a setting is refused. *line* is set only if the mistake is in another line than the setting."""
+    """Why a setting is refused. If *line* is 0, the mistake is in the line of the setting."""
 
     path: SettingPath
     code: str

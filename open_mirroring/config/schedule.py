@@ -32,7 +32,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 class OnNewData(Section):
-    """A schedule that starts a run when the source has new data, and at least every so often."""
+    """A schedule that starts a run when the source has new data, and at set times even without new data."""
 
     on: Literal["new_data"] = Field(description="new_data: Airflow watches the topics, or the folder, of the source.")
     at_most_every: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[smh]$")] = Field(
@@ -60,7 +60,7 @@ class OnNewData(Section):
 
     @property
     def cron(self) -> str:
-        """The cron expression of the runs that start in any case."""
+        """The cron expression of the runs that start even without new data."""
         count, unit = int(self.at_least_every[:-1]), self.at_least_every[-1]
         if unit == "m":
             return f"*/{count} * * * *"
@@ -68,7 +68,7 @@ class OnNewData(Section):
 
 
 def seconds_of(text: str) -> int:
-    """Converts a length of time such as ``30s``, ``5m`` or ``1h``, already checked, to seconds."""
+    """Convert a length of time such as ``30s``, ``5m`` or ``1h``, already checked, to seconds."""
     return int(text[:-1]) * _SECONDS[text[-1]]
 
 

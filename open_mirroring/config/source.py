@@ -477,11 +477,11 @@ def keeps_tables(source: AnySource, connection: str) -> bool:
 
 
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
-    """Refuse to load columns that change events never contain: the first change of a row would set them to NULL.
+    """Refuse to load columns that change events never contain.
 
-    *columns* pairs each column's name with its SQL type, or with None if the type is unknown. *where* is the place to
-    show in the message. Raises ``COLUMN_NOT_STREAMED`` if the source is change event streaming and one of the types is
-    left out.
+    The first change of a row would set these columns to NULL. *columns* pairs each column's name with its SQL type, or
+    with None if the type is unknown. The error names *where*, such as a table. Raises ``COLUMN_NOT_STREAMED`` if the
+    source is change event streaming and one of the types is left out.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
     if found and isinstance(source, ChangeEvents):

@@ -148,7 +148,7 @@ class DelimitedText(Section):
 
     @property
     def text_format(self) -> TextFormat:
-        """Return these settings in the form that the ledger stores, for the given columns."""
+        """These settings in the form that the ledger stores, with the columns named as at the source."""
         return TextFormat(
             self.extension, self.column_separator, self.row_separator, self.null_value, tuple(self.columns.items())
         )
@@ -651,7 +651,7 @@ class Table(Section):
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
 
     def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
-        """Return the column names in the table's settings that *known* does not contain, by the naming setting."""
+        """Return the column names that *known* lacks, by the setting of the table that names the columns."""
         chosen, known = self.chosen, [*known]
         own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
         named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}

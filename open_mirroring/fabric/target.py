@@ -1,8 +1,8 @@
 """Reads from Fabric the status of a mirrored database and its tables, with two calls for all tables.
 
-Nothing here starts a stopped database (R-07, F-76). If status calls are not possible, a folder of Delta tables can show
-whether a table exists; a reset waits until the table is gone or back (F-75). Public source: Microsoft Learn, *Fabric
-REST APIs: MirroredDatabase*.
+No function of this module starts a stopped database (R-07, F-76). A reset has to know when a table is gone, and when it
+is back (F-75). If status calls are not possible, a folder of Delta tables can show whether a table exists. Public
+source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*.
 """
 
 from __future__ import annotations
@@ -111,7 +111,11 @@ class FabricTarget:
         )
 
     def sees(self, folder: str) -> bool | None:
-        """Whether Fabric lists the table of this landing zone folder; None if Fabric does not answer or show it."""
+        """Whether Fabric lists the table of this landing zone folder; None if that is unknown.
+
+        The result is None if Fabric does not answer or shows no such database, or if the database is neither running
+        nor initialized. Raises the API's error if Fabric refuses the request.
+        """
         try:
             look = self._look()
         except TransientError:
@@ -186,16 +190,20 @@ class TablesFolder:
 
 
 class NoWatch:
-    """The answer for a target whose tables cannot be seen: an operator must confirm which tables the target has."""
+    """Stands for a target whose tables cannot be seen: :meth:`sees` always returns None.
+
+    So an operator must confirm which tables the target has.
+    """
 
     def sees(self, folder: str) -> bool | None:
         return None
 
 
 def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
-    """Choose how the target's tables are seen: in the folder of Delta tables in the mirror file, or by status calls.
+    """Choose how the target's tables are seen: in a folder of Delta tables, by status calls, or not at all.
 
-    Status calls are used if the mirror file names no folder of Delta tables.
+    The folder counts if the mirror file names one. Otherwise status calls are used, unless the landing zone is local or
+    the mirror file switches status calls off.
     """
     tables = mirror.landing_zone.tables
     if tables is not None:

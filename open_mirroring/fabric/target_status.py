@@ -116,8 +116,9 @@ def _shown(text: str) -> str:
 class TargetState(Enum):
     """The combined state of a table and its database, from Fabric's status calls (I24).
 
-    ``UNKNOWN``: two requests in a row had no answer that this version understands (R-02). ``REFUSED``: Fabric does not
-    allow this login to read the status, or the status of this mirrored database (R-03, R-08).
+    ``UNKNOWN``: Fabric gave no answer that this version understands, even when asked twice, or Fabric asked to wait
+    (R-02). ``REFUSED``: Fabric does not allow this login to read the status, or the status of this mirrored database
+    (R-03, R-08).
     """
 
     RUNNING = "running"
@@ -163,8 +164,9 @@ _WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED:
 def target_status(database: DatabaseStatus, table: TableMirroringStatus | None) -> TargetStatus:
     """Combine the status of a database and of one table; *table* is None if Fabric does not list the table.
 
-    A failed or stopped table takes precedence over the database's state. An unknown word takes precedence over
-    *running*. No documented word means *throttled*: this state is recognized by Fabric's error text (assumed).
+    A failed or stopped table takes precedence over the database's state, unless the database has failed. An unknown
+    word takes precedence over *running*. No documented word means *throttled*: this state is recognized by Fabric's
+    error text (assumed).
     """
     of_table = "not listed" if table is None else f"{table.said}{_because(table.error)}"
     words = f"database {database.said}{_because(database.error)}; table {of_table}"

@@ -14,8 +14,8 @@ from open_mirroring.facts.kind import Kind
 class ColumnList(NamedTuple):
     """A column list (names, types and ordinals as JSON) and what is known of the rows with these columns.
 
-    *whole* is True if a row proved that these were all columns of the table. *first_pos* is the lowest position of such
-    a row. *seen* has the positions by stream (one enabling of streaming or one Qlik full load).
+    *whole* is True if a row proved that these were all columns of the table. *first_pos* is the lowest position of all
+    rows with these columns. *seen* has the positions by stream (one enabling of streaming or one Qlik full load).
     """
 
     cols: str

@@ -1,4 +1,4 @@
-"""Records where, in each partition, rows of a table's full load by a Qlik task and changes of the table are.
+"""Records the places of a table's changes and of the rows of its full load by a Qlik task, by partition.
 
 A row of a full load after a change of the same table shows that the Qlik task reloaded the table (K-18).
 """
@@ -42,11 +42,12 @@ FULL_LOADS = Kind[LoadPlaces]("full_loads", LoadPlaces, _merge)
 def fold(
     known: Mapping[str, int], found: Mapping[str, LoadPlaces], begins: Mapping[str, int], read_to_end: Mapping[str, int]
 ) -> tuple[dict[str, int], str | None]:
-    """Add a batch's places to the known ones. Returns where a table's changes begin by partition, and a reload.
+    """Add a batch's places to the known places; return where changes begin by partition, and a reload.
 
-    The reload is a string that names a row of a full load after a change; None if there is no such row. Messages before
-    *begins*, by partition the place where the newest known full load begins, are ignored. A partition without changes
-    gets a begin only if it was *read_to_end*: rows of a full load that are still to be read from a slow partition are
+    The reload is a string that names a row of a full load after a change; None if there is no such row. *begins* is, by
+    partition, the place where the newest known full load begins; changes before this place are ignored. *read_to_end*
+    is the last place of each partition that was read to its end. There the changes of a partition without changes
+    begin, once another partition has changes. Rows of a full load that are still to be read from a slow partition are
     no reload.
     """
     starts, reloaded = dict(known), None

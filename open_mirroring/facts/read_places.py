@@ -46,7 +46,7 @@ def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
 
 
 def bounded(runs: Sequence[Run]) -> list[Run]:
-    """Keep at most :data:`RUNS_KEPT` of the ranges: the first and the last ones."""
+    """Keep the first range and the last ones, at most :data:`RUNS_KEPT` ranges together."""
     surplus = max(0, len(runs) - RUNS_KEPT)
     return [*runs[:1], *runs[1 + surplus :]]
 
@@ -61,7 +61,10 @@ READ_PLACES = Kind[list[Run]]("places", list[Run], lambda one, other: joined([*o
 
 
 def fold(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, list[Run]]:
-    """Add the ranges of a batch to the known ranges. Returns all ranges of the partitions that the batch read."""
+    """Add the ranges of a batch to the known ranges.
+
+    Returns, for each partition that the batch read, all ranges that were read until now.
+    """
     return {name: bounded(joined([*known.get(name, ()), *runs])) for name, runs in found.items()}
 
 

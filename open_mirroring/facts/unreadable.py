@@ -15,7 +15,10 @@ READING_STOPS = Kind[Stop]("stops", Stop, min)
 
 
 class KeylessReject(NamedTuple):
-    """A dead letter that names its table but no key, and where its message is."""
+    """A dead letter that names its table but no key.
+
+    *origin* and *place* say where the message of the dead letter is.
+    """
 
     code: str
     reason: str

@@ -1,4 +1,7 @@
-"""The Arrow schema of a landing zone file. It is a module of its own, because importing Arrow is slow."""
+"""Builds the Arrow schema of a landing zone file.
+
+These functions have a module of their own, because importing Arrow is slow.
+"""
 
 from __future__ import annotations
 

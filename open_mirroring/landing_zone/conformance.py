@@ -1,7 +1,7 @@
-"""Checks that a storage does what exactly-once publishing needs, with trial files below ``_scratchPad`` (F-05).
+"""Checks with trial files that a storage does what exactly-once publishing needs.
 
-OneLake does not document for every region that a conditional rename keeps its conditions (O-05), so the check tries the
-real OneLake before the first run.
+The trial files are below ``_scratchPad`` (F-05). No document promises that OneLake obeys the conditions of a rename
+(O-05), so the check tries the real OneLake before the first run.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def list_tables(
 ) -> dict[str, dict[str, ObjectInfo]]:
     """Return the objects by table folder and path, from one listing of the landing zone (F-36).
 
-    If not *processed*, a store that is a folder leaves out the folders of processed files. Then the listing does not
-    grow with the files that Fabric applied in the last days.
+    If *processed* is not set, a local folder is listed without its folders of processed files. Then the listing does
+    not grow with the files that Fabric applied in the last days.
     """
     found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
     for info in store.list("", () if processed else PROCESSED_FOLDERS):

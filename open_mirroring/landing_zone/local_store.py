@@ -1,9 +1,9 @@
 """A landing zone in a local folder: for trials, for tests, and where another program uploads the files.
 
 Linux only: publishing needs a rename that removes the old name and refuses an existing target in one step, which is
-``renameat2(2)`` with ``RENAME_NOREPLACE``. A link followed by an unlink would be wrong: after a crash between the two
-steps, the file has its staged name and its published number. Fabric may move the number away, and the next run would
-publish the staged file a second time.
+``renameat2(2)`` with ``RENAME_NOREPLACE``. A link followed by an unlink would be wrong. After a crash between the two
+steps, the file has both its staged name and its numbered name. Fabric may move away the file under the numbered name.
+The next run would then publish the staged file a second time.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ class LocalStore:
     ETag: the store sets the modification time in nanoseconds, because the kernel's own clock repeats a time for some
     milliseconds.
 
-    Raises:
-        TerminalError: from every method: ``FOREIGN_ITEM`` for a path that is not relative, plain and inside the root;
-            ``STORE_UNFIT`` when the filesystem lacks what the protocol needs; ``ACCESS_DENIED`` without permission.
-        TransientError: from every method: ``DISK_FULL`` when the disk is full; ``UNREACHABLE`` for any other error of
-            the operating system.
+    Every method raises ``FOREIGN_ITEM`` for a path that is not relative, plain and inside the root, or that cannot be
+    used. Every method raises ``STORE_UNFIT`` when the filesystem lacks what the protocol needs, ``ACCESS_DENIED``
+    without permission, and ``DISK_FULL`` when the disk is full. It raises ``CHANGED_MEANWHILE`` while the operating
+    system reports that a file or folder is busy. For any other error of the operating system it raises ``UNREACHABLE``.
     """
 
     def __init__(self, root: Path) -> None:
@@ -124,10 +123,11 @@ class LocalStore:
             return RenameOutcome.DONE
 
     def list(self, folder: str, skipped: Collection[str] = ()) -> Iterable[ObjectInfo]:
-        """List every object below a folder except in *skipped* subfolders; first a folder's own objects.
+        """List every object below a folder, except in subfolders with one of the *skipped* names.
 
-        Files move only from a folder into its subfolders, so a moving file may be listed twice but is never missed.
-        Symbolic links are listed as objects and never followed.
+        A folder's own objects are listed before those in its subfolders. Files move only from a folder into its
+        subfolders, so a moving file may be listed twice but is never missed. Symbolic links are listed as objects and
+        never followed.
         """
         return self._walk(folder, skipped)
 

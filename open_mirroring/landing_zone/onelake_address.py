@@ -18,11 +18,12 @@ DEFAULT_PATH = "Files/LandingZone"
 
 @dataclass(frozen=True)
 class OneLakeZone:
-    """The address of a landing zone in OneLake: workspace and item (both by GUID or both by name), and the login.
+    """The address of a landing zone in OneLake: workspace, item and login.
 
-    *endpoint* is the base URL of OneLake's DFS API, *fabric_endpoint* the base URL of the Fabric API. After
-    *timeout_seconds* without an answer, the outcome of a call counts as unknown. Because the address contains the
-    login, workers get it inside the function that they run, never in the data of a job. ``repr`` shows no secret.
+    Workspace and item are both given by GUID or both by name. *endpoint* is the base URL of OneLake's DFS API,
+    *fabric_endpoint* the base URL of the Fabric API. After *timeout_seconds* without an answer, the outcome of a call
+    counts as unknown. The address contains the login. So workers get the address inside the function that they run,
+    never in the data of a job. ``repr`` shows no secret.
     """
 
     workspace: str

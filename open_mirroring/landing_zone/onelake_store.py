@@ -151,7 +151,7 @@ def etag_of(answer: Answer) -> str:
 
 
 def unquoted(etag: str) -> str:
-    """Remove the quotes of an ETag: the product stores ETags without quotes."""
+    """Return an ETag without its quotes and weak mark (``W/``), as the ledger stores it."""
     return etag.removeprefix("W/").strip('"')
 
 

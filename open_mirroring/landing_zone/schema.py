@@ -73,9 +73,9 @@ def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]
 
 
 def refuse_reserved(name: str) -> None:
-    """Raise ``COLUMN_NAME_INVALID`` for a source column whose name Fabric reserves, or contains a NUL character.
+    """Raise ``COLUMN_NAME_INVALID`` for a source column if Fabric reserves its name, or the name contains NUL.
 
-    Parquet readers would cut a name at the NUL character.
+    Parquet readers would cut the name at the NUL character.
     """
     what, next_step = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
@@ -128,7 +128,10 @@ def wider(one: str, other: str) -> str | None:
 
 
 def is_exact_number(kind: str) -> bool:
-    """Whether a landing type is an integer or a decimal: a column widened to such a type keeps equal values."""
+    """Whether a landing type is an integer or a decimal.
+
+    Equal values of two such types stay equal when both columns are widened to one type.
+    """
     return _exact_digits(kind) is not None
 
 
@@ -177,8 +180,8 @@ class TableSchema(NamedTuple):
         """Return the schema with the columns *seen* in new rows added.
 
         A column with a new type gets the narrowest type that represents both types exactly. Raises ``SCHEMA_CHANGED``
-        if there is no such type (F-87). Raises ``COLUMN_NAME_INVALID`` for a column name that Fabric does not allow
-        next to the others.
+        if there is no such type (F-87). Raises ``COLUMN_NAME_INVALID`` if the name of a new column is reserved, or
+        differs from the name of another column in case only. Names at the target are compared, too.
         """
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}

@@ -1,8 +1,9 @@
-"""The interface to the storage of a landing zone. It has few methods, because local folder and OneLake must fail alike.
+"""The interface to the storage of a landing zone, as few methods that behave alike in each storage.
 
-Paths are relative to the zone's root; only :mod:`open_mirroring.landing_zone.layout` builds paths. Every method may
-raise TransientError when its outcome is unknown: the operation may have happened, may happen later, or never (O-08).
-The caller then checks the outcome or repeats the identical request, and never assumes an outcome.
+Local folder and OneLake must also fail alike. Paths are relative to the zone's root; only
+:mod:`open_mirroring.landing_zone.layout` builds paths. Every method may raise TransientError when its outcome is
+unknown: the operation may have happened, may happen later, or never (O-08). The caller then checks the outcome or
+repeats the identical request, and never assumes an outcome.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The format of a table's delimited text files, and its description in ``_metadata.json`` (F-20 to F-25).
 
-Parts of the format in which another choice could only lose data are fixed: UTF-8, a header line, double quotes that are
+Three settings are fixed, because another choice could only lose data: UTF-8, a header line, and double quotes that are
 doubled inside quoted text. Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.
 """
 

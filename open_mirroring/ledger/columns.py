@@ -28,7 +28,10 @@ def list_digest(cols: str) -> str:
 
 
 def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *, of_reading: bool) -> bool:
-    """Add the column lists of a batch to those of a table. Returns whether a row proved a known list to be complete."""
+    """Add the column lists of a batch to those of a table.
+
+    Returns whether a row of the batch proved that a column list known before has all columns of the table.
+    """
     if not lists:
         return False
     known = {one.cols: one for one in COLUMN_LISTS.of(db, table_id).values()}
@@ -46,7 +49,7 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
-    """Delete column lists that only changes from before an initial load had, because loaded rows replaced theirs.
+    """Delete the column lists of changes whose rows an initial load has replaced.
 
     Changes in batches above *after_batch*, at position ``stream_from`` of the ledger *row* or later, are not in the
     loaded rows. The column lists of these changes are kept. If a batch has changes on both sides of ``stream_from``,
@@ -115,10 +118,10 @@ _NOTES = Documents[ColumnNote]("column note", ColumnNote)
 
 
 def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
-    """The notes of these kinds by table id, sorted by batch and position.
+    """The notes of the given *kinds* by table id, sorted by batch and position.
 
-    *generations* has the present generation of each table (a reset begins the next one). Notes from before the newest
-    reset are left out.
+    *generations* has the present generation of each table (a reset begins the next one). Notes of earlier generations
+    are left out, except decisions of operators, which survive every reset.
     """
     found: dict[str, list[ColumnNote]] = {}
     for table, notes in _NOTES.of_each(db, generations).items():
@@ -129,12 +132,18 @@ def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKin
 
 
 def put_notes(db: Connection, table_id: str, notes: Iterable[ColumnNote]) -> None:
-    """Store notes of a table; each note replaces the one of the same generation, kind and column."""
+    """Store notes of a table; each note replaces the one of the same generation, kind and column.
+
+    Decisions replace each other only if their positions are equal, too.
+    """
     _NOTES.put(db, table_id, {_name(one): one for one in notes})
 
 
 def note_decision(db: Connection, table_id: str, said: Word) -> None:
-    """Store an operator's decision on a column. It replaces a decision on the column that ends at the same position."""
+    """Store an operator's decision on a column, up to a position.
+
+    An earlier decision on the same column up to the same position is replaced.
+    """
     put_notes(db, table_id, [_note(0, NoteKind.DECIDED, said.column, said.up_to)._replace(now=said.now)])
 
 
@@ -182,9 +191,9 @@ def note_columns(
 def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: Sequence[str], batch: int) -> None:
     """Store that rows in the batches up to *batch* may lack columns or changes (G-141).
 
-    *columns* are the names or patterns of these columns. If any column may lack changes, *columns* has the reason
-    instead. An existing note is extended to *batch*, because a proof or an initial load that covers fewer batches does
-    not end it. *rows* are the ledger rows of the tables.
+    *columns* are the names or patterns of the columns that may be missing. If changes may be missing, *columns* has the
+    reason instead. *rows* are the ledger rows of the tables. If the same note exists, it is extended to *batch*. So a
+    proof or an initial load that covers fewer batches does not end it.
     """
     noted = {row.id: [_note(row.generation, kind, name, "", batch) for name in columns] for row in rows}
     _NOTES.put_each(db, {table: {_name(one): one for one in notes} for table, notes in noted.items()})
@@ -211,9 +220,10 @@ def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Copy the notes on logged rows that may lack changes to the next generation of a table, while a reset begins it.
+    """Copy notes on logged rows of a table to its next generation, which a reset begins.
 
-    Notes that concern only the initial load are not copied, because the reset replaces its rows.
+    Copied are notes that rows may lack columns or changes, and notes on contradicting changes. Notes that concern only
+    the initial load are not copied, because the reset replaces its rows.
     """
     kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
     noted = _of(db, table_id, generation, *kinds)
@@ -221,9 +231,9 @@ def keep_taken(db: Connection, table_id: str, generation: int) -> None:
 
 
 def forget_taken(db: Connection, table_id: str, below: int) -> None:
-    """Delete the notes on rows that may lack columns, for batches below *below* (G-141).
+    """Delete the notes that rows may lack columns or changes, for batches below *below* (G-141).
 
-    An initial load replaces all rows of these batches.
+    Notes on contradicting changes are deleted, too. An initial load replaces all rows of these batches.
     """
     kinds = (NoteKind.TAKEN, *OF_ROWS)
     noted = _NOTES.of(db, table_id)

@@ -75,9 +75,11 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Allow operators to lift stops of tables, because all changes that dead letters had hidden were read in the end.
+    """Allow operators to lift the stops of tables whose hidden changes were all read in the end.
 
-    A stop because a wrong key was corrected in the mirror file ends at once, without an operator (G-69, G-71).
+    Dead letters had hidden these changes. If the stop is there because a wrong key was corrected in the mirror file, it
+    ends at once, without an operator (G-69). A table that an operator still has to accept gets the stop ``NEW_TABLE``
+    instead (G-71).
     """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
@@ -258,10 +260,10 @@ def is_counted(ledger: Engine, mirror: str) -> bool:
 
 
 def recount(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
-    """Replace the open dead letters in the ledger by those found in the change log, by batch.
+    """Replace the open dead letters in the ledger by *letters*, those found in the change log.
 
-    Nothing is replaced if a batch after *committed* was added in the meantime, because *letters* lacks its dead
-    letters.
+    *letters* has the dead letters by batch. Nothing is replaced if a batch after *committed* was added in the meantime,
+    because the dead letters of that batch are not in *letters*.
     """
     m, o, s = t.mirror.c, t.open_letter.c, t.settled_letter.c
     with ledger.begin() as db:

@@ -184,11 +184,12 @@ def accept_schema(
     renamed_to: str | None = None,
     request: str = "",
 ) -> OpenStop | None:
-    """Record that columns were dropped at the source, or that one was renamed. Returns the stop that ended, or None.
+    """Record that columns were dropped at the source, or that a column was renamed.
 
-    The decision applies to all changes logged until now; if a column came back, up to the last change without it
-    (G-60). After a rename the table stays stopped until a reset, because unchanged rows have their values under the old
-    name. Raises ``ARGUMENT_INVALID`` if no change lacks a column that earlier changes contain.
+    Returns the stop that ended, or None. The decision applies to all changes logged until now; if a column came back,
+    it applies up to the last change without the column (G-60). After a rename the table stays stopped until a reset,
+    because unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` if a column is unknown, or
+    if no change after the first one with the column lacks the column.
     """
     named = ", ".join(columns)
 
@@ -263,8 +264,8 @@ def accept_statements(
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
     """Clear the stop of a mirror's reading, and return the cleared stop.
 
-    The next run compares change log and ledger again.
-    If a copy of this ledger has claimed the landing zone (``LEDGER_BEHIND``), the next publication takes it over.
+    The next run compares change log and ledger again. If a copy of this ledger has claimed the landing zone
+    (``LEDGER_BEHIND``), the next publication claims the landing zone for this ledger.
     """
 
     def effect(db: Connection, row: Any) -> Effect:

@@ -108,11 +108,11 @@ class Joining(NamedTuple):
 
 
 def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
-    """Register tables that a pattern in the mirror file matched. Returns the sources of those that are new.
+    """Register tables that a pattern in the mirror file matched. Returns the source names of the new tables.
 
-    All tables are registered in one transaction, together with their stops, so a table that an operator has to accept
-    is never published before. Raises ``CONFIG_INVALID`` if another table already has the landing zone folder of a new
-    one.
+    All tables are registered in one transaction, together with their stops. So a table that an operator has to accept
+    is never published before the operator accepts it. Raises ``CONFIG_INVALID`` if another table already has the
+    landing zone folder of a new table.
     """
     c = t.mirrored_table.c
     with ledger.begin() as db:
@@ -180,11 +180,11 @@ def declare(
     *reads* are the places from which the source is read, *writes* those to which rows are written (G-175). If a former
     place is missing in *reads*, its unread changes may be lost, and the tables get a note on that (G-142). Without
     *keep*, nothing is stored. If a dropped table is in the mirror file again, the table begins a new generation with
-    its initial load; if it has no initial load, it is stopped. Settings of a table may change freely until a change of
-    the table is published, or logged by its key (G-69).
+    its initial load; if it has no initial load, it is stopped. Target, key and file format of a table may change until
+    its initial load or first publication begins. The key may change only as long as no change is logged by it (G-69).
 
-    Raises ``TABLE_REDECLARED`` if key, folder or file format changed after a change was published or logged, or if a
-    table was removed from the mirror file. Raises ``CONFIG_INVALID`` if two tables have the same landing zone folder.
+    Raises ``TABLE_REDECLARED`` if one of these settings changed later, or if a table was removed from the mirror file.
+    Raises ``CONFIG_INVALID`` if two tables have the same landing zone folder.
     """
     with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
@@ -309,10 +309,11 @@ def corrected_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:
-    """Whether no change of a table is logged by the key in the ledger, not even in the batch under way.
+    """Whether the change log has no change of a table by its present key, not even in the batch under way.
 
-    If several senders (databases or Qlik tasks) were seen, the result is False: a stop for the key would hide the stop
-    ``SENDER_OTHER``.
+    Batches up to ``log_from`` of the ledger *row* do not count. The result is False for a table with the stop
+    ``LEDGER_UNKNOWN``. The result is also False if several senders (databases or Qlik tasks) were seen: a stop for the
+    key would hide the stop ``SENDER_OTHER``.
     """
     if row.stop_code == LEDGER_UNKNOWN:
         return False

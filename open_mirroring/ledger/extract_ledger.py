@@ -145,9 +145,9 @@ class ExtractLedger:
                 stop_table(db, table_id, code, what)
 
     def corrected_tables(self) -> list[str]:
-        """The source tables whose `key` was corrected in the mirror file, until their rejected changes are read again.
+        """The source tables whose `key` was corrected in the mirror file (G-69).
 
-        Rejected are the changes that could not be read with the wrong key (G-69).
+        A table is included until its rejected changes are read again: those that could not be read with the wrong key.
         """
         c = t.mirrored_table.c
         query = sa.select(c.source).where(c.mirror == self._mirror, c.stop_code == KEY_CORRECTED).order_by(c.source)
@@ -250,16 +250,20 @@ class ExtractLedger:
             return frozenset(sources[table_id] for table_id in STARTS.of_each(db, sources))
 
     def newest_loads(self, epoch: str) -> dict[str, NewestLoad]:
-        """By source table, the full load in the stream *epoch* with which the table was rebuilt (G-125)."""
+        """By source table, the full load with which the table was rebuilt (G-125).
+
+        Only full loads in the stream *epoch* are included.
+        """
         c = t.mirrored_table.c
         query = sa.select(c.source, c.newest_load).where(c.mirror == self._mirror, c.newest_load.is_not(None))
         found = {source: NewestLoad.of(text) for source, text in t.rows(self._engine, query)}
         return {source: load for source, load in found.items() if load is not None and load.epoch == epoch}
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
-        """The open dead letters that are settled if one of these files is read again; True for one that names no table.
+        """The open dead letters that are settled if a file in *names* is read again.
 
-        Dead letters that name a table are included only if their file was incomplete (T-42).
+        Each dead letter has a flag: True if the dead letter names no table. Dead letters that name a table are included
+        only if their file was incomplete (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(

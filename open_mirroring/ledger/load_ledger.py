@@ -55,9 +55,10 @@ class LoadPlan:
         return tuple(chunk for chunk in range(len(self.chunks)) if chunk not in self.done)
 
     def having(self, shortest: Mapping[str, int], done: Iterable[int] = ()) -> LoadPlan:
-        """Copy the plan, with what more chunks contain, and with the chunks *done* marked as published.
+        """Copy the plan with the chunks *done* marked as published, and with the shortest lengths updated.
 
-        *shortest* has the length in bytes of the shortest value by column; of two lengths the smaller counts (G-86).
+        *shortest* has, by column, the length in bytes of the shortest value that was found; of two lengths the smaller
+        counts (G-86).
         """
         least = {name: min(length, self.shortest.get(name, length)) for name, length in shortest.items()}
         return replace(self, shortest={**self.shortest, **least}, done=self.done.union(done))
@@ -146,7 +147,7 @@ class LoadLedger:
         return "" if found is None else found.highest
 
     def note_refused(self, table_id: str, why: str | None) -> None:
-        """Store why the initial load of a table cannot begin or continue. *why* is None once this load can."""
+        """Store *why* the initial load of a table cannot begin or continue; None if it can."""
         c = t.mirrored_table.c
         with self._engine.begin() as db:
             db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_refused=why))
@@ -165,8 +166,8 @@ class LoadLedger:
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None, doubt: str = "") -> bool:
         """Store the plan of an initial load, and the position *stream_from*. False if the table has a plan already.
 
-        Changes below *stream_from* are in the loaded rows; None means that no change is, so that all are published over
-        these rows. After a reset, the column lists of changes that the loaded rows replace are deleted. *doubt* is the
+        Changes below *stream_from* are in the loaded rows. If *stream_from* is None, all changes are published over the
+        loaded rows. After a reset, the column lists of changes that the loaded rows replace are deleted. *doubt* is the
         reason why the loaded rows may lack logged changes; empty if there is none.
         """
         c = t.mirrored_table.c

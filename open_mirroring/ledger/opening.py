@@ -70,9 +70,9 @@ def open_ledger(url: str, *, keep: bool = False) -> Engine:
     """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates the tables of an earlier revision.
 
     With *keep*, connections stay open until :func:`close_ledgers`, because a short run that opens a connection for each
-    transaction takes half as long again. Without *keep*, each transaction opens its own connection, so that no forked
-    worker inherits one. Raises the errors of :func:`ledger_error`. Raises ``LEDGER_UNFIT`` if the database has an
-    unknown revision, or belongs to another product.
+    transaction takes half as long again. Without *keep*, each transaction on SQLite opens its own connection, so that
+    no forked worker inherits one. Raises the errors of :func:`ledger_error`. Raises ``LEDGER_UNFIT`` if the database
+    has an unknown revision, or belongs to another product.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"

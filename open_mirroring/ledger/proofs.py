@@ -58,11 +58,14 @@ class ProofLedger:
             db.execute(t.proof.insert().values(row))
 
     def newest(self, table_ids: Iterable[str]) -> dict[str, RecordedProof]:
-        """The last proof of each table, by table id."""
+        """The last proof of each table since its last reset, by table id."""
         return {one.table_id: one for one in self.since(_EVER, table_ids)}
 
     def since(self, moment: datetime, table_ids: Iterable[str]) -> list[RecordedProof]:
-        """The proofs of tables since a moment, and the last proof of each table before this moment; oldest first."""
+        """The proofs of tables since a moment, and the last proof of each table before this moment; oldest first.
+
+        Proofs from before a table's last reset are left out.
+        """
         c, m, earlier = t.proof.c, t.mirrored_table.c, t.proof.alias().c
         last = sa.select(sa.func.max(earlier.proved_at)).where(
             earlier.table_id == c.table_id, earlier.generation == c.generation, earlier.proved_at < moment

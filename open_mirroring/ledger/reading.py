@@ -221,7 +221,7 @@ class LedgerReader:
         return {row.source: _table_state(row) for row in rows}
 
     def starts(self, table_id: str) -> dict[str, int]:
-        """By partition, a place behind all rows of a table's first full load by the Qlik task (K-67)."""
+        """By partition, the offset or line where a table's changes begin, after its Qlik full load (K-67)."""
         with self._engine.connect() as db:
             return STARTS.of(db, table_id)
 

@@ -70,9 +70,10 @@ def check_permitted(
 
 
 class RepairLedger:
-    """The repairs of one mirror: file numbers that are published again, because the file was lost.
+    """The repairs of one mirror: each repair publishes a lost file again under its number.
 
-    Methods raise ``REPAIR_REFUSED`` if the table was reset since *generation* was read.
+    The methods `request`, `seal` and `confirm` raise ``REPAIR_REFUSED`` if the table was reset since *generation* was
+    read.
     """
 
     def __init__(self, engine: Engine, mirror: str) -> None:

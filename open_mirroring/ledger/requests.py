@@ -29,9 +29,9 @@ RESETS = (RELOAD, DROP)
 
 
 class Asked(NamedTuple):
-    """A request of an operator: its id, the action, the source table, and which part of the table, such as a column.
+    """A request of an operator: its id, the action, the source table, and the part of the table.
 
-    An empty table means the mirror.
+    The part (*subject*) is, for example, a column. If *source* is empty, the request concerns the entire mirror.
     """
 
     request: str

@@ -64,16 +64,15 @@ class ResetLedger:
     ) -> bool:
         """Request a reset that builds the table as the mirror file declares it. False if no new reset begins.
 
-        No new reset begins if this *request* was made before (G-30). None begins either if a reset is under way, which
-        the request then joins; but a new one begins if the table's settings changed, the rebuilt table was stopped, or
-        *again* is set. With *reloaded*, the table begins with the newest full load by the Qlik task in the change log
-        (G-125). With *loads_stream*, the table begins with the initial load with which this stream (one enabling of
-        streaming) began (G-128).
+        No new reset begins if this *request* was made before (G-30). A request also joins a reset that is under way.
+        But a new reset begins if the table's settings changed, the rebuilt table was stopped, or *again* is set. With
+        *reloaded*, the table begins with the newest full load by the Qlik task in the change log (G-125).
+        *loads_stream* names a stream (one enabling of streaming): the table begins with the initial load with which
+        this stream began (G-128).
 
-        Raises:
-            TerminalError: ``CHANGED_MEANWHILE`` if more was logged since *reloaded* was read; ``LOAD_NEEDED`` if the
-                change log lacks rows and the table has no initial load; ``COMMAND_REFUSED`` if several streams were
-                read that no operator has accepted.
+        Raises ``CHANGED_MEANWHILE`` if more was logged since *reloaded* was read. Raises ``LOAD_NEEDED`` if the rebuilt
+        table would lack rows: the change log does not have them, and no initial load contains them. Raises
+        ``COMMAND_REFUSED`` if several streams were read that no operator has accepted.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -156,7 +155,7 @@ class ResetLedger:
         return sum(one["who"] == who and one["why"].startswith(f"{setting}:") for one in found)
 
     def keep_stopped(self, source: str, what: str) -> None:
-        """Store why a table stays stopped whose full load the Qlik task repeated.
+        """Store why a table stays stopped after the Qlik task repeated its full load.
 
         If an operator has accepted the repeated full load, the acceptance is withdrawn, and has to be given again.
         """

@@ -60,8 +60,10 @@ def decide(
     """Carry out an operator's decision, and return sentences about the result.
 
     *action* is the name of the operation. *form* has the keys ``source`` (the table), ``subject`` (for example a
-    column, stream or code) and ``request`` (an id: a repeated request has no second effect); each key may be missing.
-    Raises ``ARGUMENT_INVALID`` for an unknown action, and the errors of the decision itself.
+    column, stream or code) and ``request``. The last is an id: a repeated request has no second effect. For a rename,
+    ``renamed_to`` is the new column name. For a single dead letter, ``batch``, ``origin`` and ``place`` say where it
+    is. Each key may be missing. Raises ``ARGUMENT_INVALID`` for an unknown action, and the errors of the decision
+    itself.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
     of = ledger, mirror.name, source

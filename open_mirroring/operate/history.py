@@ -24,9 +24,10 @@ _HOUR = timedelta(hours=1)
 
 
 class Letter(NamedTuple):
-    """An open dead letter. With *place* -1 it represents *letters* dead letters that are counted but not listed.
+    """An open dead letter.
 
-    *is_untyped* means that the message could be read, but one of its values does not fit the type of its column.
+    An entry with *place* -1 stands for *letters* dead letters that are counted but not listed. *is_untyped* means that
+    the message could be read, but one of its values does not fit the type of its column.
     """
 
     batch: int
@@ -119,7 +120,11 @@ def load_left(ledger: Engine, state: TableState) -> timedelta | None:
 def logged_per_hour(
     ledger: Engine, mirror: str, now: datetime, *, what: str = "changes", hours: int = HOURS
 ) -> list[int]:
-    """Return the number of changes (or ``messages``) logged in each of the last *hours*, the oldest hour first."""
+    """Return how much was logged in each of the last *hours*, the oldest hour first.
+
+    *what* says what is counted: ``changes`` or ``messages``. Only the newest batches are read, at most 60 times
+    *hours*.
+    """
     c, counted = t.log_batch.c, [0] * hours
     newest = sa.select(c.manifest, c.committed_at).where(c.mirror == mirror).order_by(c.number.desc())
     with ledger.connect() as db:
@@ -148,8 +153,8 @@ def lag_per_hour(
     """Return, for each of the last *hours*, the longest time in seconds that a logged change was unpublished.
 
     The oldest hour is first. *waiting* has, for each change that is still unpublished, the time since which it waits.
-    Publications within one minute count as one. A table that was rebuilt from the change log does not count, because
-    the age of its old changes is not a delay.
+    Publications within one minute count as one. The rebuild of a table from the change log does not count, because the
+    age of its old changes is not a delay.
     """
     c, m, b = t.published_file.c, t.mirrored_table.c, t.batch_table.c
     of_file = (b.mirror == mirror, b.source == m.source, b.batch > c.batch_from, b.batch <= c.batch_to)
@@ -173,9 +178,10 @@ def lag_per_hour(
 
 
 def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datetime) -> tuple[list[float], int]:
-    """Return the share of rows (0 to 1) that the newest proof found equal, for each hour of a week, oldest hour first.
+    """Return the share of rows (0 to 1) proved equal at each hour of a week, oldest hour first.
 
-    The second value is the number of tables that have a proof.
+    Each hour counts the newest proof of each table up to this hour. The second value is the number of tables that have
+    a proof.
     """
     moments = [now - ago * _HOUR for ago in reversed(range(WEEK))]
     found = ProofLedger(ledger).since(moments[0], [table.id for table in tables])

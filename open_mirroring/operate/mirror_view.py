@@ -35,9 +35,9 @@ _SEQUENCE = 10**30
 
 
 class BoundOffsets(NamedTuple):
-    """How far the source was read: the number of files or partitions, and the sum of their bytes or offsets.
+    """How far the source was read: the number of files or partitions, and their bytes or offsets in total.
 
-    Files or partitions that are read by Qlik change sequence count in the number only: a change sequence is not a
+    *total* leaves out files and partitions that are read by Qlik change sequence, because a change sequence is not a
     length.
     """
 
@@ -83,7 +83,8 @@ class PartitionLag(NamedTuple):
 class Judgement(NamedTuple):
     """The current verdict on a table, with its code and reason; *since* is when a stop was recorded.
 
-    *verdict* is None if no stop is recorded and the landing zone was never inspected, or was inspected too long ago.
+    *verdict* is None if no stop is recorded, and the last inspection is missing, too old, or from before an operator's
+    decision.
     """
 
     verdict: Verdict | None
@@ -96,12 +97,12 @@ class Judgement(NamedTuple):
 class TableView:
     """The state of one table.
 
-    *found* is the result of the last inspection; None if no inspection followed the last decision. *lag* is the age of
-    the oldest logged change that is not known to be applied. *waiting* counts logged changes that are not published.
-    *load_chunks* is the number of loaded chunks and of all chunks of an initial load. A change at or before the
-    transaction *horizon* stops the table (G-05). *unverified_columns* and *gone_columns* contain pairs of column and
-    position (G-07, G-60). *recorded* is the last proof of the table. *verified* combines the proofs of parts of the
-    table. *marks* and *totals* are None unless they were requested.
+    *found* is the result of the last inspection; None if the table was never inspected, or not since an operator's last
+    decision on a stop. *lag* is the age of the oldest logged change that is not known to be applied. *waiting* counts
+    logged changes that are not published. *load_chunks* is the number of loaded chunks and of all chunks of an initial
+    load. A change at or before the transaction *horizon* stops the table (G-05). *unverified_columns* and
+    *gone_columns* contain pairs of column and position (G-07, G-60). *recorded* is the last proof of the table.
+    *verified* combines the proofs of parts of the table. *marks* and *totals* are None unless they were requested.
     """
 
     state: TableState
@@ -223,8 +224,8 @@ class MirrorView:
 
     *stop* is a stop of reading the source. *batches* are the newest batches of the change log. *fragments* are split
     messages whose other pieces have not arrived. Changes from before *horizon* are not read again (G-05).
-    *bound_offsets* is empty unless details were requested. *next_run* is the next run by time: with *runs_on_new_data*,
-    new data may start one earlier. *not_inspected* is why the landing zone was not inspected.
+    *bound_offsets* is empty unless details were requested. *next_run* is when the schedule starts the next run; with
+    *runs_on_new_data*, new data may start a run earlier. *not_inspected* is why the landing zone was not inspected.
     """
 
     mirror: str

@@ -36,7 +36,7 @@ class Operation(NamedTuple):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of the required fields of the operation's form, without the reason."""
+        """The names of the required fields of the operation's form, except the operator's reason."""
         return tuple(one.field for one in self.fields if one.is_required and one.field != REASON.field)
 
     @property

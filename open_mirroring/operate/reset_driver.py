@@ -52,8 +52,8 @@ class ResetOutcome(NamedTuple):
 class ResetDriver:
     """Carries out the reset of one table: the reset that is under way, or a new one for the request *asked*.
 
-    The function *rebuild* publishes the table's first rows from scratch. It returns what it waits for, or an empty
-    string.
+    The function *rebuild* publishes the table's first rows from scratch. *rebuild* returns what rebuilding still waits
+    for, or an empty string.
     """
 
     def __init__(

@@ -19,9 +19,9 @@ _MOST_COLUMNS = 1_024
 
 
 def limit_warnings(mirror: Mirror) -> list[Problem]:
-    """Return a warning (``TARGET_LIMIT``) for each limit that the mirror file is near to or exceeds.
+    """Return warnings (``TARGET_LIMIT``) about too many tables, and about tables with too many columns.
 
-    Warnings stop nothing.
+    The number of tables gives a warning above 90 percent of its limit. Warnings stop nothing.
     """
     found = []
     if len(mirror.targets) > _MANY_TABLES:

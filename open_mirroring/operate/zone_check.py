@@ -40,7 +40,7 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
 
 
 def prove_conformance(store: OneLakeStore) -> None:
-    """Raise ``STORE_UNFIT`` if the store does not do what publishing needs, for example a rename overwrites a file."""
+    """Raise ``STORE_UNFIT`` if the store is unfit, for example if a rename overwrites a file."""
     found = deviations(store)
     if found:
         what = "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found)

@@ -118,7 +118,10 @@ class TableQuery:
         )
 
     def address(self, **changed: object) -> str:
-        """Return the URL query that selects the same tables, except for the values in *changed*."""
+        """Return the URL query for the same selection of tables, with the values in *changed* replaced.
+
+        Without a *page* in *changed*, the query leads to the first page.
+        """
         values = {
             "search": self.search,
             "verdict": self.verdict,
@@ -140,7 +143,8 @@ ORDERS: Mapping[str, Callable[[TableView], Any]] = {
 def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any]:
     """Return a mirror's entry in the list of all mirrors.
 
-    Without a ledger (no run yet), the entry has only its places.
+    Without a ledger (no run yet), the entry has only the mirror's name, and the paths and addresses that the mirror
+    uses.
     """
     if ledger is None:
         return {"name": mirror.name, "failed": "", "mirror": None, "places": places(mirror)}
@@ -249,7 +253,8 @@ def _rows(table: Table) -> Iterator[str]:
 def letter(mirror: Mirror, ledger: Engine, query: Mapping[str, str]) -> dict[str, Any] | None:
     """The content of the page of one open dead letter, with the bytes of its message.
 
-    The result is None if the change log has no open dead letter at the place in *query*.
+    *query* names the dead letter by ``batch``, ``origin`` and ``place``. The result is None if the ledger has no such
+    open dead letter, or only after 10,000 older ones.
     """
     batch, place = query.get("batch", ""), query.get("place", "")
     if not (batch.isdecimal() and place.isdecimal()):
@@ -304,7 +309,8 @@ _STEADY = 0.1
 class Chart(NamedTuple):
     """One chart: *values* per hour, the oldest first, drawn as a line or as bars (*kind* is its CSS class).
 
-    *top* is the value at the upper edge. *good* is the trend that is good for this value; it is empty if no trend is.
+    *top* is the value at the upper edge. *good* is the trend (rising or falling) that means an improvement; empty if
+    neither does.
     """
 
     title: str

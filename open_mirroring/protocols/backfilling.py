@@ -24,9 +24,10 @@ class Interval(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """Read the source ranges of an interval that were never read. With *reread*, also read the other ranges again.
+    """A request to read those source ranges of an interval that were never read.
 
-    Ranges that are read again become a batch of their own.
+    With *reread*, ranges of the interval that were read before are read again, too. Ranges that are read again become a
+    batch of their own.
     """
 
     interval: Interval

@@ -119,12 +119,14 @@ def judge_returns(
     *,
     is_noted: bool,
 ) -> Iterator[ColumnVerdict]:
-    """Judge columns that came back, and whose values from before their absence are therefore not published (G-66).
+    """Judge columns that were missing for a time and came back (G-66).
 
-    A column may have been renamed before a different column got its former name. Then the complete table stops, because
-    values were published under the wrong name. *lists* and *history* are as the rows were logged. *former* are renamed
-    and dropped columns, which decide how earlier rows are read now. *is_noted* is True if something was published with
-    *former*.
+    Such a column may have been renamed meanwhile, and a different column may have got its former name. If an operator
+    has to decide this, the complete table stops: values would be under the wrong name. The table also stops if a late
+    row contradicts the drop of a column in *former*.
+
+    *lists* and *history* are as the rows were logged. *former* are renamed and dropped columns, by which earlier rows
+    are read now. *is_noted* is True if *former* comes from the ledger.
     """
     for column, back in history.back.items() if source.asks else ():
         if is_noted and column not in history.gone:
@@ -195,12 +197,12 @@ def judge_parts(
     *,
     is_all: bool,
 ) -> Iterator[ColumnVerdict]:
-    """Find updates that may contain only the changed columns, while the target needs complete rows (C-44, C-70, F-55).
+    """Find updates that may lack unchanged columns; the target needs complete rows (C-44, C-70, F-55).
 
     A column list is complete if a row proved this. Without such a proof, a column list is incomplete if it lacks a
-    *known* column. If *is_all* (`columns` leaves no column out), a gap in the ordinals of the columns shows it, too. A
-    dropped column is not expected after its last row, and a *former* name is not expected after the position up to
-    which it was used.
+    *known* column. If *is_all* (`columns` leaves no column out), a gap in the ordinals of the columns also shows that
+    the list is incomplete. A dropped column is not expected after its last row. A column in *former* is not expected,
+    under its old or new name, in lists from before its rename or drop.
     """
     for one in lists:
         gone = {name for name, found in history.gone.items() if one.seen.first > found.after}
@@ -233,10 +235,11 @@ def judge_unstreamed(
 
 
 def added(lists: Sequence[ListOfColumns], loaded: Collection[str], *, completes: bool) -> dict[str, ColumnVerdict]:
-    """Find the columns that were added after a table's first rows, each with the position of its first row (G-07).
+    """Find columns added after a table's first rows, each with the position of its first row (G-07).
 
-    A column list that may be incomplete does not show that a column was missing before. If the format sends partial
-    rows that are *completed* later, every column list may be incomplete unless a row proved the opposite.
+    A column list that may be incomplete does not show that a column was missing before. *completes* means that the
+    format sends partial rows, which are completed later. Then every column list may be incomplete unless a row proved
+    the opposite.
     """
     known, has_rows, found = set(loaded), bool(loaded), dict[str, ColumnVerdict]()
     for one in lists:
@@ -251,8 +254,8 @@ def added(lists: Sequence[ListOfColumns], loaded: Collection[str], *, completes:
 def moved(lists: Sequence[ListOfColumns], keys: Collection[str]) -> dict[str, ColumnVerdict]:
     """Find columns that were dropped and added again between two rows, as the column order shows (G-07).
 
-    Rows that have not changed since have lost their values at the source, and no change shows this loss. If two column
-    orders alternate, no conclusion is possible.
+    Rows that have not changed since then have lost the column's values at the source, and no change shows this loss. If
+    two column orders alternate, no conclusion is possible.
     """
     found = dict[str, ColumnVerdict]()
     for one, other in pairwise(sorted((one for one in lists if one.whole), key=lambda one: one.seen.first)):
@@ -292,7 +295,8 @@ def judge_types(
     """Judge columns whose type changed at the source, which may have changed the values of all rows (G-65).
 
     *keeps* takes a column, its old and its new type, and returns whether all values stay the same. If values may have
-    changed, the verdict is RELOAD for a key column, and for a column whose type at the target changes, too.
+    changed, the verdict is RELOAD for a key column, and for a column whose type at the target also changes. For any
+    other column the verdict is SAME.
     """
     for name, of_column in types.items():
         for (old, before), (new, after) in permutations(of_column.items(), 2):
@@ -316,7 +320,7 @@ def first_place(columns: Iterable[str], lists: Iterable[ListOfColumns], *places:
 
 
 def named_columns(names: Iterable[str]) -> str:
-    """The names in the given order as ``'a', 'b'``; after ten names, only the number of the remaining ones."""
+    """The names, sorted, as ``'a', 'b'``; after ten names, only the number of the remaining ones."""
     found = sorted(names)
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
     return ", ".join(map(repr, found[:10])) + more

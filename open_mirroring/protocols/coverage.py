@@ -75,10 +75,10 @@ class Coverage:
         return all(at is not None and at >= self.cut_at for at in self.proved)
 
     def due(self, rotation: Rotation, now: datetime) -> frozenset[int]:
-        """The ranges to compare *now*, those first that were not compared for the longest time.
+        """The ranges to compare *now*: those that were not compared for the longest time.
 
-        The number of ranges is chosen so that each range is compared once in the rotation. If more ranges than this are
-        late, all late ones are returned.
+        One run gets as many ranges as are needed to compare each range once in the rotation. If more ranges are late,
+        all late ranges are returned. Ranges that were compared recently are left out.
         """
         # One run less than there are: a run may fail, and a range is to be compared before its time is over.
         in_runs = max(1, rotation.runs - 1)
@@ -88,10 +88,10 @@ class Coverage:
         return frozenset(number for _, number in waiting[: max(late, -(-len(self.proved) // in_runs))])
 
     def cut(self, now: datetime, old: Sequence[Any], texts: Sequence[str], new: Sequence[Any]) -> Coverage:
-        """The coverage with the borders *new* instead of *old*, both ascending; *texts* are the new borders as strings.
+        """The coverage with the borders *new* instead of *old*.
 
-        A new range may consist of parts of several old ranges. It counts as compared when the oldest of these was
-        compared.
+        Both are ascending; *texts* are the new borders as strings. A new range may consist of parts of several old
+        ranges. Its time of comparison is then the earliest of the old ranges' times.
         """
         lows, highs = [0, *(bisect_right(old, low) for low in new)], [*(bisect_left(old, high) for high in new)]
         spans = zip(lows, [*highs, len(old)], strict=True)
@@ -126,7 +126,10 @@ class Verified(NamedTuple):
 
     @classmethod
     def of(cls, coverage: Coverage | None, now: datetime, days: int | None, alert_after: int | None) -> Verified | None:
-        """What proofs of a table's parts add up to now; None if the mirror file has every proof compare all rows."""
+        """Add up the proofs of a table's parts as of *now*; None if no part was compared yet.
+
+        The result is also None if every proof compares all rows (*days* is None).
+        """
         if coverage is None or days is None:
             return None
         fresh = [at is not None and at >= now - timedelta(days=days) for at in coverage.proved]

@@ -51,7 +51,7 @@ class Lost:
 class Unknown:
     """Reply: the outcome of the request is unknown.
 
-    The request may have been carried out, may still be, or never will be.
+    The request may have been carried out already, may be carried out later, or never.
 
     *why* is the error that left the outcome unknown, if any.
     """

@@ -202,7 +202,10 @@ def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: in
 
 
 def common_type(one: str, other: str) -> str | None:
-    """The target type that holds all values of both types exactly; None if there is no such type."""
+    """The target type of the same family that holds all values of both types exactly; None without one.
+
+    Types of different families, such as an integer and a decimal, have no common type.
+    """
     if one == other:
         return one
     (family, a), (other_family, b) = _wide(one), _wide(other)
@@ -233,7 +236,8 @@ CORRECTABLE = (Kind.MISSING, Kind.EXTRA, Kind.DIFFERENT)
 def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     """The keys whose rows a correction publishes; *keyed* is whether the table has a key.
 
-    Raises ``REPAIR_REFUSED`` if no correction can make the table equal to its source.
+    Raises ``REPAIR_REFUSED`` if no key is proved to differ, or if a correction cannot make the table equal to its
+    source.
     """
     keys = tuple(key.key for key in proof.keys if key.kind in CORRECTABLE)
     reason = ""

@@ -180,7 +180,7 @@ class FindWork:
 
 @dataclass(frozen=True, slots=True)
 class Intend:
-    """Request to the ledger, by compare-and-set: record this as the table's open intent."""
+    """Request to the ledger, by compare-and-set: record *intent* as the table's open intent."""
 
     version: int
     intent: Intent

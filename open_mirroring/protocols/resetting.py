@@ -148,7 +148,10 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """Reply to :class:`DeleteFolders`: a folder cannot be deleted yet, because Fabric still uses it (F-73)."""
+    """Reply to :class:`DeleteFolders`: a folder cannot be deleted yet.
+
+    In most cases Fabric still uses the folder (F-73). *what* is the text of the error.
+    """
 
     what: str
 

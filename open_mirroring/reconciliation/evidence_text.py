@@ -12,7 +12,7 @@ _SHOWN_RANGES, _SHOWN_CHARACTERS = 10, 80
 def ranges(numbers: Iterable[int]) -> str:
     """Return numbers as a string, ``1-3, 7``.
 
-    After ten ranges the string only shows how many more numbers there are.
+    After ten ranges the string only shows how many more ranges there are.
     """
     found = joined((number, number) for number in numbers)
     texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in found]

@@ -21,10 +21,9 @@ class FileSequence:
 
     *final* are in the table's folder, *moved* in a folder of processed files. *applied* is the highest number that the
     target has applied, *applied_by* how that is known. A confirmed number that is in no folder belongs to one of four
-    groups. *purged*: Fabric removed the file after processing it long ago. *gaps*: the target waits for the file,
-    which Fabric did not remove, because a file with a lower number is still in a folder. *missing*: the file is too
-    young to be removed, or its number is higher than all numbers found. *last_missing*: the highest confirmed number
-    is missing.
+    groups. *purged*: Fabric removed the file after processing it long ago. *gaps*: a file with a lower number is still
+    in a folder. So Fabric did not remove the missing file, and waits for it. *missing*: the file is too young to be
+    removed, or its number is higher than all numbers found. *last_missing*: the highest confirmed number is missing.
     """
 
     final: frozenset[int]

@@ -52,9 +52,9 @@ def declare_tables(
 ) -> dict[str, str]:
     """Register the mirror's tables in the ledger, including tables that joined by a pattern (G-70).
 
-    Returns the tables' ids by source name. With *keep* False the transaction is rolled back. Raises ``MIRROR_CLASH``
-    if the mirror file names another landing zone than the ledger (G-175), ``ARGUMENT_INVALID`` if a name in *only* is
-    unknown, and the errors of :func:`declare`.
+    Returns the tables' ids by source name. With *keep* False the transaction is rolled back. Raises ``MIRROR_CLASH`` if
+    the mirror file names another landing zone than the ledger, and none of the mirror's tables is there (G-175). Raises
+    ``ARGUMENT_INVALID`` if a name in *only* is unknown, and the errors of :func:`declare`.
     """
     refuse_other_zone(mirror, ledger, zone)
     declare_joined(mirror, ledger)
@@ -87,14 +87,15 @@ def inspect_mirror(
     everything: bool = True,
     besides: Collection[str] = (),
 ) -> dict[str, Finding]:
-    """Inspect every table of a mirror except those in *besides*. Return the findings by source name, and record them.
+    """Inspect every table of a mirror except those in *besides*, and return the findings by source name.
 
-    The inspection lists the landing zone once and asks Fabric for the status at most once (R-04), so it is cheap for
-    many tables. A table needs a call of its own only if its marker file or metadata file changed since the last
-    inspection. *losses* are read from the ledger unless given. Without *everything*, files that an earlier inspection
-    saw applied are not looked at again, so that the cost of a run does not grow with the days for which Fabric keeps
-    files. Raises ``MIRROR_CLASH`` if another mirror publishes to this landing zone (G-175), ``CHANGED_MEANWHILE`` if
-    other runs kept changing a table, and the errors of ledger, store and mirror file.
+    With *record*, the findings are recorded in the ledger. One listing of the landing zone and one status request serve
+    all tables (R-04). Both are repeated for tables that seem to stop, or that a run changed meanwhile. Marker and
+    metadata files with a known ETag are not read again. *losses* are read from the ledger unless given. Without
+    *everything*, files that an earlier inspection saw applied are not looked at again. So the cost of a run does not
+    grow with the days for which Fabric keeps files. Raises ``MIRROR_CLASH`` if this mirror has published nothing to the
+    landing zone and another mirror has (G-175). Raises ``CHANGED_MEANWHILE`` if other runs kept changing a table, and
+    the errors of :func:`declare_tables`, ledger, store and mirror file.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)

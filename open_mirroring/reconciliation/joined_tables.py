@@ -1,4 +1,4 @@
-"""Adds the tables that joined by a pattern to a mirror: its file has only the pattern, its ledger the tables (G-70)."""
+"""Adds the tables that joined by a pattern to a mirror: the mirror file has only the pattern (G-70)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ REFUSED_NEXT_STEP = (
 
 
 def ledger_of(mirror: Mirror) -> Engine:
-    """Open the mirror's ledger and migrate it. Add to *mirror* the tables that a pattern in the mirror file included.
+    """Open the mirror's ledger, migrate it, and add the tables that joined by a pattern to *mirror*.
 
-    The connections of the ledger stay open. Raises ``MIRROR_CLASH`` if landing zone or change log in the mirror file
-    differ from those in the ledger (G-175).
+    The connections of the ledger stay open. Raises ``MIRROR_CLASH`` if the mirror file names another landing zone or
+    change log than the ledger, and the mirror's data is not there (G-175).
     """
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)

@@ -53,7 +53,11 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
 
 
 def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None = None) -> None:
-    """Raise ``MIRROR_CLASH`` if the mirror file's landing zone has none of the tables that the ledger has created."""
+    """Raise ``MIRROR_CLASH`` if the mirror file names a new landing zone without the mirror's tables.
+
+    A landing zone is new if the ledger recorded another one. One of the tables is enough; nothing is refused before the
+    first table is created in a landing zone.
+    """
     if (former := _moved_from(mirror, ledger, ZONE)) is None:
         return
     c = t.mirrored_table.c
@@ -69,7 +73,11 @@ def refuse_other_zone(mirror: Mirror, ledger: Engine, zone: ZoneAddress | None =
 
 
 def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
-    """Raise ``MIRROR_CLASH`` if the mirror file's change log does not contain the newest batch in the ledger."""
+    """Raise ``MIRROR_CLASH`` if the mirror file names a new change log without the ledger's newest batch.
+
+    A change log is new if the ledger recorded another one. It is also refused while the mirror's first batch is being
+    written to the former change log.
+    """
     if (former := _moved_from(mirror, ledger, CHANGE_LOG)) is None:
         return
     m, b = t.mirror.c, t.log_batch.c

@@ -93,7 +93,7 @@ class KnownTable:
 
     @property
     def before(self) -> tuple[FoundFile, ...]:
-        """The files of publications before the last one that still exist."""
+        """The files that still exist of the publications before the last one."""
         return self.found.files[: -len(self.last)]
 
     @property

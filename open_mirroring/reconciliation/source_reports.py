@@ -38,9 +38,9 @@ def record_source_report(
 ) -> dict[tuple[str, str], str]:
     """Record what Qlik's control tables report. Return the new reports, as a string by (table, code).
 
-    *load* is the epoch of the stream whose changes the reported statements are compared with. DDL statements on
-    columns are used for two kinds of tables only: tables with changes in *batches*, and tables stopped until a column
-    change is explained.
+    The reported statements are compared with the changes of one stream; *load* is the epoch of this stream. DDL
+    statements on columns are used for two kinds of tables only: tables with changes in *batches*, and tables stopped
+    until a column change is explained.
     """
     with ledger.begin() as db:
         new = _record_signals(db, mirror, report.signals)

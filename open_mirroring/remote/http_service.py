@@ -110,7 +110,7 @@ class RetryBudget:
             return True
 
     def hold(self, seconds: float) -> None:
-        """Block new calls for this time. An earlier block that lasts longer stays as it is."""
+        """Block new calls for *seconds*. An earlier block that lasts longer stays as it is."""
         with self._lock:
             self._not_before = max(self._not_before, self._clock() + seconds)
 
@@ -170,8 +170,9 @@ class HttpService:
     def send(self, request: Request) -> Answer:
         """Send the request and return the answer. A status does not raise an error, except in the cases below.
 
-        Raises ``UNREACHABLE`` if there is no answer, or only temporary errors after the allowed retries. Raises
-        ``TARGET_BUSY`` if the service asks to wait too long, and ``SERVICE_REFUSED`` for a redirect.
+        Raises ``UNREACHABLE`` if no answer or only a temporary error comes, and ``TARGET_BUSY`` if the service asks to
+        wait. A repeatable request is first retried as often as allowed, unless the wait is too long. Raises
+        ``SERVICE_REFUSED`` for a redirect.
         """
         for attempt in range(1, _TRIES + 1):
             if too_long := self.budget.await_turn():

@@ -45,7 +45,7 @@ class KafkaPlace(NamedTuple):
 
 
 def place_of(connection: Connection, topics: tuple[str, ...]) -> KafkaPlace:
-    """Creates the :class:`KafkaPlace` of *topics* at the broker of a connection.
+    """Create the :class:`KafkaPlace` of *topics* at the broker of a connection.
 
     See :func:`~open_mirroring.config.kafka.client_settings` for the connection's fields.
     """
@@ -128,8 +128,8 @@ class Broker:
     def results(self, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
         """The results of an admin client's requests.
 
-        An error that no retry fixes is raised at once, before the timeout. *where* names in an error what was
-        requested.
+        An error that no retry fixes is raised at once, before the timeout. *where* is the text that names the request
+        in an error message.
         """
         deadline = time.monotonic() + self._place.timeout_seconds
         found: dict[Key, Any] = {}
@@ -178,9 +178,10 @@ class Broker:
         ]
 
     def prove_identity(self, topic: str, found: str | None) -> None:
-        """Raises ``MESSAGES_LOST`` if the id *found* is not the id under which the topic was first read.
+        """Raise ``MESSAGES_LOST`` if *found* is another id than the one under which the topic was first read.
 
-        Then the topic was deleted and created again, and its offsets are other messages.
+        Then the topic was deleted and created again, so its offsets now mean other messages. Without an id (None)
+        nothing is checked.
         """
         expected = [topic_id for name, topic_id in self._place.ids if name == topic]
         if expected and found is not None and found not in expected:
@@ -188,7 +189,7 @@ class Broker:
             raise recreated(what, self._where(f"topic {topic}"))
 
     def check(self) -> None:
-        """Raises an error that a callback reported, if no retry will fix that error."""
+        """Raise an error that a callback reported, if no retry will fix that error."""
         if self._final is not None:
             raise self._final
 
@@ -197,7 +198,7 @@ class Broker:
         return error.code() in _PASSING or error.retriable() or _is_cut_off(error)
 
     def unreachable(self, where: str) -> NoReturn:
-        """Raises an error that a callback reported earlier, if there was one; else ``UNREACHABLE``."""
+        """Raise an error that a callback reported, if no retry will fix that error; else ``UNREACHABLE``."""
         self.check()
         raise TransientError(
             "UNREACHABLE",
@@ -208,7 +209,7 @@ class Broker:
         )
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
-        """Raises the product's error for an error of the Kafka client library."""
+        """Raise the product's error for an error of the Kafka client library."""
         self._note(error)
         self.check()
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -68,7 +68,7 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
 
 
 def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
-    """The folders in a folder, and the files directly in the folder and in its hidden folders.
+    """The visible folders in a folder, and the files directly in the folder and in its hidden folders.
 
     A link to a folder is listed as a file that is not read.
     """

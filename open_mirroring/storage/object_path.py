@@ -94,7 +94,10 @@ class ObjectPath:
         return key[len(self.key) + 1 :] if self.key else key
 
     def is_file(self) -> bool:
-        """Whether an object has this name. The process caches the answer: a folder does not become an object."""
+        """Whether an object has this name.
+
+        The process caches the answer, because a folder does not become an object.
+        """
         return bool(self.key) and _is_object(self.root, self.key)
 
     def is_dir(self) -> bool:
@@ -149,7 +152,10 @@ class ObjectPath:
         return Held(stat, start, content)
 
     def holding(self, held: Held) -> ObjectPath:
-        """Return this path with *held* as the version to read. Reading raises ObjectReplaced if it was replaced."""
+        """Return this path with *held* as the version to read.
+
+        Reading raises ObjectReplaced if the object has another version by then.
+        """
         return replace(self, held=MappingProxyType({**self.held, held.stat.name: held}))
 
 

@@ -153,7 +153,7 @@ class ObjectStore:
     def objects(self, folder: str) -> Iterator[ObjectStat]:
         """Return all objects below a folder, unsorted; with an empty *folder*, all objects of the container.
 
-        Empty objects that only represent a folder are left out.
+        An object with the name of the folder itself is left out.
         """
         with self._our_errors(folder):
             for chunk in self._service.list(folder or None, chunk_size=_LISTED_AT_ONCE):
@@ -182,7 +182,7 @@ class ObjectStore:
         """Return the bytes from *start* to *end* (at most to the object's end), and the state of the object.
 
         Raises FileNotFoundError if the object does not exist. Raises ObjectReplaced if the object has another version
-        than *etag*, if it is shorter than *start*, or if it is replaced again and again.
+        than *etag*, if it ends at or before *start*, or if it is replaced again and again.
         """
         if end <= start:
             return b"", self.stat(name)

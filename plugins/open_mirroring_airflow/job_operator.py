@@ -40,12 +40,13 @@ _ERRORS: dict[int, type[TerminalError | TransientError]] = {
 
 
 class OpenMirroringSparkOperator(BaseOperator):
-    """Run the job *job* (the name of its module) for a mirror; the task returns a short form of the job's report.
+    """Run the job *job* (the name of its module) for a mirror.
 
-    The machine on which the task runs needs the mirror file under the same path. Secrets are only in the environment
-    of the submitting process, or in encrypted text for a driver on the cluster. Every job is idempotent, so a retry of
-    the task submits the job again. If the job ends with an error, the task fails with the error's code, or with
-    ``JOB_FAILED`` if the job left no error. If the job is on hold, the task is skipped.
+    The task returns a short form of the job's report. The machine on which the task runs needs the mirror file under
+    the same path. Secrets are only in the environment of the submitting process, or in encrypted text for a driver on
+    the cluster. Every job is idempotent, so a retry of the task submits the job again. If the job ends with an error,
+    the task fails with the error's code. If the job left no error, the code is ``INSTALLATION_INCOMPLETE`` for refused
+    arguments, else ``JOB_FAILED``. If the job is on hold, the task is skipped.
     """
 
     template_fields: Sequence[str] = ("name", "mirror_file")

@@ -326,7 +326,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
         )
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The job's arguments from the params of the run, as for every job that needs an approval."""
+        """The job's arguments from the params of the run, not the list of tables of a publishing task."""
         return OpenMirroringSparkOperator.job_arguments(self, mirror, context)
 
 

@@ -124,10 +124,11 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
 
 
 def backfill_arguments(context: Context) -> list[str]:
-    """The arguments that let the extracting job first read the interval of a backfill; empty for a scheduled run.
+    """The arguments that let the extracting job first read the interval of the run.
 
-    A backfill always has an interval, a run that a user triggered only if it has a logical date (AF-05). Raises
-    ``ARGUMENT_INVALID`` if the params ask for reading again and the run has no interval.
+    Empty unless the run is a backfill, or its params ask for reading again. A backfill always has an interval, a run
+    that a user triggered only if it has a logical date (AF-05). Raises ``ARGUMENT_INVALID`` if the arguments need an
+    interval and the run has none.
     """
     run, reread = context["dag_run"], bool(context["params"].get(REREAD.field))
     if run.run_type != _BACKFILL and not reread:

@@ -1,4 +1,7 @@
-"""The task that asks the gate, the check before publishing, and waits a limited time until a table may publish."""
+"""The task that asks the gate, the check before publishing, and waits until a table may be published.
+
+The task waits only a limited time.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,9 @@ class GateSensor(BaseSensorOperator):
     """Ask the gate (the check before publishing) which tables may be published now.
 
     While tables are on hold and none may be published, the task waits, deferred, for at most ``gate.timeout_minutes``
-    of the mirror file. Then the task **succeeds** in any case, and returns a
-    :class:`~open_mirroring_airflow.gate.GateEvent`: the tables that may be published, possibly none, and a HOLD note.
+    of the mirror file. Then the task **succeeds**, even if no table may be published. It returns a
+    :class:`~open_mirroring_airflow.gate.GateEvent`: the tables that may be published, and a HOLD note. The task fails
+    if the gate cannot answer, for example because the ledger is unreachable.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)

@@ -87,10 +87,11 @@ class GateTrigger(_Looking):
 
 
 class ResetTrigger(_Looking):
-    """Waits until the reset of a table can continue after its *stage*; the event contains whether it can.
+    """Waits until the reset of a table can continue after its *stage*, and sends one event.
 
-    The reset can continue when the target has dropped or re-created the table, or an operator has confirmed that. The
-    trigger only reads ledger and target.
+    The reset can continue when the target has dropped or re-created the table, or when an operator has confirmed the
+    drop or the re-creation. The event contains whether the reset can continue. The trigger only reads ledger and
+    target.
     """
 
     def __init__(self, *, table: str, stage: str, waits_for: str, **kwargs: Any) -> None:

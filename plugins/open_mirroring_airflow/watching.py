@@ -1,7 +1,7 @@
 """Watches the topics or the folder of a source, and sends an asset event when something changed there.
 
-Nothing is read or committed: a run reads what the ledger does not have yet, whatever started it. So an event too many
-costs an empty run, and a missed one is caught by the next run of the schedule.
+The watcher reads and commits no messages. A run reads what the ledger does not have yet, whatever started the run. So a
+superfluous event costs an empty run, and a missed event is caught by the next scheduled run.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def watched_source(mirror: Mirror, schedule: OnNewData) -> Asset:
 class SourceTrigger(BaseEventTrigger):
     """Fires once when it starts, and then when something changed, at most every *at_most_every* seconds.
 
-    Airflow runs one trigger for all assets whose triggers have the same class and arguments. So they do not name the
-    mirror, and one trigger watches a place for all mirrors that read it. Airflow's database stores the arguments: of a
-    connection only its name.
+    Airflow runs one trigger for all assets whose triggers have the same class and arguments. The arguments do not name
+    the mirror, so one trigger watches a topic or folder for all mirrors that read it. Airflow's database stores the
+    arguments; they contain only the name of a connection.
     """
 
     look_every: float = 1.0
@@ -59,7 +59,10 @@ class SourceTrigger(BaseEventTrigger):
         self.connection, self.at_most_every = connection, at_most_every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, in types that Airflow stores unchanged: others would be a new trigger each time."""
+        """Class path and arguments of the trigger, in types that Airflow stores unchanged.
+
+        If Airflow changed an argument, each parse would create a new trigger.
+        """
         arguments = {"connection": self.connection, "at_most_every": self.at_most_every, **self.place()}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
@@ -68,11 +71,14 @@ class SourceTrigger(BaseEventTrigger):
         raise NotImplementedError
 
     async def opened(self) -> Callable[[], Any]:
-        """Logs in. Returns a blocking function for the state of the place, in types of JSON."""
+        """Logs in to the source. Returns a blocking function that reads the source's state, as JSON values."""
         raise NotImplementedError
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Looks again and again. An error never ends it: Airflow would restart it at once, and it would fire again."""
+        """Checks the source repeatedly, and yields an event for each change. No error ends the loop.
+
+        Airflow would restart a trigger that ended, and the restarted trigger would fire although nothing changed.
+        """
         look, seen = None, None
         while True:
             begun = time.monotonic()
@@ -120,7 +126,7 @@ class TopicTrigger(SourceTrigger):
 
 
 class FolderTrigger(SourceTrigger):
-    """Watches the files below a folder, or one file, local or in object storage; not those with hidden names."""
+    """Watches a file, or the files below a folder, local or in object storage; ignores hidden file names."""
 
     rest = 10.0
 

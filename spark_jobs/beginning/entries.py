@@ -36,16 +36,13 @@ _ADD_KEY = "name columns that are unique and never NULL, then take the # away"
 
 
 class FirstRows(NamedTuple):
-    """Where the rows are that tables had before their first change message, as the options of `init` name it.
+    """Where `init` finds the rows that tables had before their first change message.
 
-    Args:
-        connection: the connection to the source database; None if rows are not read over JDBC.
-        export: the folder that has an exported file or folder for each table, named like the table; None without
-            exports.
-        export_format: the format of the exported files.
-        stream_from: the position from which on changes are published over the export, or a file that contains the
-            position.
-        unseen: whether tables in the catalog are mirrored even if the sample has no change of them.
+    *connection* is the connection to the source database; None if rows are not read over JDBC. *export* is the folder
+    that has an exported file or folder for each table, named like the table; None without exports. *export_format* is
+    the format of the exported files. *stream_from* is the position from which on changes are published over the export,
+    or a file that contains the position. *unseen* is whether tables in the catalog are mirrored even if the sample has
+    no change of them.
     """
 
     connection: str | None = None
@@ -87,9 +84,9 @@ class Entry:
 
 
 def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) -> list[Entry]:
-    """Entries for those *tables* that the mirror does not have.
+    """Write an entry for each of *tables*, which the mirror must not have yet.
 
-    If two tables exclude each other, the entry of the later table becomes a comment.
+    If two tables have the same source or the same target, the entry of the later table becomes a comment.
     """
     found = [_entry(mirror, announced, first) for announced in tables]
     sound = [*mirror.tables, *(Table.model_validate(one.settings) for one in found if not one.waits)]

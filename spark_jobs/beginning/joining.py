@@ -80,7 +80,10 @@ def _check_names(mirror: Mirror, found: list[PatternMatch]) -> None:
 
 
 def refusals(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
-    """For each table that matches a pattern but cannot join the mirror: the pattern and the reason."""
+    """For each table that matches a pattern but cannot join the mirror: the pattern and the reason.
+
+    If each table can join, but not all of them together, one pattern and one reason are returned.
+    """
     found: list[tuple[TablePattern, str]] = []
     sound: list[PatternMatch] = []
     for one in announced:

@@ -1,7 +1,7 @@
 """Writes a record of each batch next to the change log, so that a lost ledger can be re-created.
 
-A record has what the ledger knows about the batch and the rows of the change log do not show. The record is written
-before the batch is committed to the change log. The name of its folder begins with an underscore, so readers of the
+A record has the batch's ranges and manifest, which otherwise only the ledger has. The record is written before the
+batch is committed to the change log. The name of the folder of records begins with an underscore, so readers of the
 Delta table and Delta's VACUUM ignore the folder.
 """
 
@@ -26,7 +26,7 @@ _READS_AT_ONCE = 16
 def write_record(root: Place, number: int, ranges: str, manifest: str) -> None:
     """Write the record of a sealed batch, in one step.
 
-    An existing record is replaced: it is equal, or its batch was never committed to the change log.
+    An existing record with other content is replaced, because its batch was never committed to the change log.
     """
     place, sealed = root / record_name(number), {"batch": number, "ranges": ranges, "manifest": manifest}
     content = json.dumps({**sealed, "at": datetime.now(UTC).isoformat()}, ensure_ascii=False).encode()

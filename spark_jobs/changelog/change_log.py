@@ -48,8 +48,8 @@ class ChangeLog:
     def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
         """Open the newest version of the change log, or create it, and find out whether it contains the batch.
 
-        If the change log has exactly the files of *manifest* for the batch, the result contains *document*, else an
-        empty string in its place.
+        The manifest in the result is None if the change log does not have the batch. The manifest is *document* if the
+        change log has exactly the files of *manifest* for the batch, else an empty string.
         """
         table = self._newest()
         if (table.transaction_version(self._app_id) or 0) < batch:

@@ -86,7 +86,10 @@ class Wanted(NamedTuple):
 def read_changes(
     files: Sequence[str], wanted: Wanted, storage: FileSystem | None = None, schema: pa.Schema = CHANGES_SCHEMA
 ) -> dict[str, pa.Table]:
-    """Read the wanted changes from files of the change log (in *storage*, or local), a table for each source table."""
+    """Read the wanted changes from files of the change log, as one Arrow table for each source table.
+
+    The files are in *storage*, or local if *storage* is None.
+    """
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
         # The wanted parts of a remote file are fetched by few requests.

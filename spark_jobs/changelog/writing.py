@@ -63,7 +63,10 @@ class WaitingPieces(NamedTuple):
 
     @property
     def halves(self) -> tuple[str, str]:
-        """The lowest and highest position of the split change; only a key change, logged as two rows, has two."""
+        """The two positions that rows of the split change can have, the lower position first.
+
+        A key change is logged as two rows, one at each position; any other change is one row.
+        """
         return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
 
 
@@ -193,7 +196,7 @@ def _with_batch(held: pa.Table, batch: int) -> pa.Table:
 
 
 def position_bounds(changes: pa.Table) -> dict[str, dict[str, tuple[int, str, str]]]:
-    """By table and epoch (the number of a stream): the number of rows, and their lowest and highest position."""
+    """By table and epoch (the name of a stream): the number of rows, and their lowest and highest position."""
     bounds: dict[str, dict[str, tuple[int, str, str]]] = {}
     grouped = changes.group_by(["tbl", "epoch"]).aggregate([("pos", "count"), ("pos", "min"), ("pos", "max")])
     for line in grouped.to_pylist():

@@ -31,9 +31,10 @@ from spark_jobs.reconcile.lost_ledger import check_ledger_knows, log_behind
 
 
 def check(arguments: argparse.Namespace) -> Exit:
-    """Print every mistake in a mirror file or in all mirror files of a folder, and what would stop their first run.
+    """Print every mistake in a mirror file or in all mirror files of a folder, and what would stop a run.
 
-    With ``--sample``, print also what differs between a mirror file and the messages that the source sends.
+    With ``--sample``, and if there is no mistake, print also what differs between a mirror file and the messages that
+    the source sends.
     """
     mirrors = mirrors_of([arguments.file])
     problems = [problem for mirror in mirrors for problem in problems_of(mirror)]

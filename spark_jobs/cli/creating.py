@@ -56,7 +56,11 @@ def create(arguments: argparse.Namespace) -> Exit:
 
 
 def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
-    """Do every step of ``create`` that is not done; start Fabric's mirroring last, if all tables are loaded (F-42)."""
+    """Do every step of ``create`` that is not done yet; the last step starts Fabric's mirroring (F-42).
+
+    Mirroring is not started while a table is on hold or stopped. Nothing is written to a landing zone that belongs to
+    another deployment.
+    """
     database = find_or_create(mirror, api)
     status = settled(api, database)
     log.info("the mirrored database %s is there", database.name)

@@ -40,7 +40,7 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
     """Carry out a decision, then check whether the cause of the table's stop is gone.
 
-    *fields* are fields of the page's form that the command has no option for.
+    *fields* are values of the decision that are not options of the command, by their names in the web page's form.
     """
     mirror, ledger = _opened(arguments)
     operation: Operation = arguments.operation

@@ -46,7 +46,10 @@ class Examined(NamedTuple):
 
 
 def doctor(arguments: argparse.Namespace) -> Exit:
-    """Run all checks, and print problems before other results; the exit code is 2 if there is a problem."""
+    """Run all checks, and print problems before other results; the exit code is 2 if there is a problem.
+
+    With ``--target``, run only :func:`~spark_jobs.cli.examining_target.doctor_target`, which has other exit codes.
+    """
     if arguments.target:
         return doctor_target(arguments)
     found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]

@@ -1,7 +1,7 @@
-"""The command ``doctor --target``: the state of each table in Fabric, and the fix that Fabric's documents name.
+"""The command ``doctor --target``: the state of each table in Fabric, and the fix from Fabric's documents.
 
 A table can be published completely and still not be mirrored: Fabric's mirroring may be paused, may have failed, or may
-wait for a file. This module inspects the mirror and shows only which of these is true.
+wait for a file. The command shows which of these is true.
 """
 
 from __future__ import annotations

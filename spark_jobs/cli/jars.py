@@ -16,9 +16,10 @@ _PINS = Path(__file__).resolve().parents[1] / "runtime" / "jars"
 
 
 def jars(arguments: argparse.Namespace) -> Exit:
-    """Download missing jars from Maven Central and verify the checksum of each; no other jar gets into the folder.
+    """Download missing jars from Maven Central and verify the checksum of each.
 
-    Raises ``INSTALLATION_INCOMPLETE`` if a download fails, after printing the error of Java or of Maven Central.
+    No other jar gets into the folder. Raises ``INSTALLATION_INCOMPLETE`` if a download fails or a checksum differs,
+    after printing the cause.
     """
     folder: Path = (arguments.folder or jars_folder()).absolute()
     folder.mkdir(parents=True, exist_ok=True)

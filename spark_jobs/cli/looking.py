@@ -1,4 +1,4 @@
-"""The commands status, dead-letters and schema, which change nothing and start no JVM."""
+"""The commands status, dead-letters and schema, which publish and decide nothing, and start no JVM."""
 
 from __future__ import annotations
 

@@ -61,7 +61,10 @@ def wrapped(text: str, indent: int = 2) -> str:
 
 
 def grouped(said: Iterable[tuple[str, str]], indent: int = 2) -> Iterator[str]:
-    """Yield one line for each different message in *said* (pairs of name and message), after all names that have it."""
+    """Yield one line for each different message: all names that have the message, then the message.
+
+    *said* are pairs of name and message.
+    """
     yield from (wrapped(f"{names}: {text}", indent) for names, text in alike(said))
 
 

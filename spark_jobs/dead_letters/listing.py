@@ -76,11 +76,11 @@ def dead_letters(
 
 
 def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int:
-    """Write the content of each dead letter to a new file that only its owner can read; return its number of lines.
+    """Write the content of dead letters to a new file that only its owner can read; return the number of lines.
 
-    One JSON object per line: the coordinates, and ``raw`` (the message's bytes in base64) or ``row`` and ``before``
-    (the row images of a change whose values do not fit the types of its columns). Raises ``ARGUMENT_INVALID`` if the
-    file cannot be created as a new one; ``ACCESS_DENIED`` without the right to create it.
+    Each line is a JSON object with the coordinates. An unreadable message also has ``raw``, its bytes in base64. A
+    change whose values do not fit has ``row`` and ``before``, its row images. Raises ``ARGUMENT_INVALID`` if the file
+    exists; ``ACCESS_DENIED`` if it cannot be created for another reason.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Reads the open dead letters in the change log: which a replay may decode, and which a second reading covers.
+"""Reads the open dead letters in the change log, and finds those that a second reading covers.
 
 DuckDB opens only files of batches that have dead letters.
 """
@@ -125,7 +125,10 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 
 
 def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
-    """Record the number of open dead letters in the ledger, unless it is recorded; a failure is reported as a loss."""
+    """Record the open dead letters of the change log in the ledger, unless the ledger has them.
+
+    If the change log's files cannot be read, the error is logged, and the missing count is reported as a loss.
+    """
     if is_counted(ledger, mirror.name):
         return
     import duckdb
@@ -150,8 +153,8 @@ def covered_by(
 ) -> list[OpenLetter]:
     """The dead letters whose message is in one of the *ranges*.
 
-    *counts_as_bound* is whether the offsets of an origin number its messages. If they do not, only a range that begins
-    at 0 certainly has the message.
+    *counts_as_bound* tells of a file or partition whether its offsets are message numbers. If they are not, only a
+    range that begins at 0 certainly has the message.
     """
     by_name = grouped((bound.name, bound) for bound in ranges)
 

@@ -49,9 +49,10 @@ def _are_comparable(one: str, other: str) -> bool:
 
 
 def unrelated_senders(kept: Iterable[SourceSchema]) -> list[str]:
-    """The senders that send different tables, one for each group of related senders, sorted.
+    """One sender of each group of senders that have no table in common, sorted.
 
-    Senders of one table are related: the later sender replaced the earlier sender.
+    Senders of one table are in one group: the later sender replaced the earlier sender. Names with a server and names
+    without a server cannot be compared, so only one of the two kinds is returned.
     """
     groups: list[set[str]] = []
     by_table: dict[str, set[str]] = {}

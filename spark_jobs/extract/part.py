@@ -25,10 +25,10 @@ from spark_jobs.sources.contract.decoded import SourceSchema
 class Part:
     """What one task returns to the driver: file names, counts and facts, never rows.
 
-    *met* are the coordinates of the messages found among those that the driver asked for; *replayed* are dead letters
-    that could be decoded now. *waiting* are split messages that could not be joined, *opened* are messages that begin
-    to wait for others, *closed* are messages that no longer wait. *given_back* are ranges that were not read, each with
-    the reason.
+    *met* are the coordinates of messages that were open dead letters and that the task read again. *replayed* are dead
+    letters that could be decoded now. *waiting* are split messages that could not be joined, *opened* are messages that
+    begin to wait for others, *closed* are messages that no longer wait. *given_back* are ranges that were not read,
+    each with the reason.
     """
 
     written: Written = field(default_factory=Written)

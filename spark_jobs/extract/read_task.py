@@ -317,8 +317,8 @@ def join_pieces(task: JoinTask) -> Part:
 def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, list[LogRow]]:
     """The pieces of split messages; *wanted* names the files of the change log to read for each message.
 
-    Other files may contain pieces that were joined before; a repeated piece must not be joined with pieces that were
-    joined before.
+    Other files are left out: they may contain pieces of the message that were joined before, and must not be joined
+    again.
     """
     if not wanted:
         return {}

@@ -62,8 +62,8 @@ _IF_APPLIED = "if it applies them, a proof shows it"
 class BoundLoad(NamedTuple):
     """The plan of an initial load, and the position from which on changes are published over the loaded rows.
 
-    The position is None if all changes are published. *doubt* is why the mirrored table may lack changes nevertheless;
-    empty if there is no doubt.
+    The position is None if all changes are published. *doubt* is why the mirrored table may lack changes; empty if
+    there is no doubt.
     """
 
     plan: LoadPlan
@@ -118,10 +118,12 @@ def plan_load(
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
     """The batch and position after which changes are published over rows read from a database, and a doubt.
 
-    All logged changes are published if the loaded rows go through the change log, where they are below every change, or
-    if a Qlik task maintains the table that is read, because such a table may get a change twice without harm (T-30).
-    After a reset, only the mirror file can say whether the table that is read contains the changes logged before the
-    reset. Raises ``STREAM_FROM_INVALID`` if the change log lacks changes after the position in the mirror file.
+    The doubt is why the mirrored table may lack changes; empty if there is no doubt. Before the first reset, all logged
+    changes are published in two cases. Either the loaded rows go through the change log, where they are below every
+    change. Or a Qlik task maintains the table that is read: a change that it has already does no harm (T-30). After a
+    reset, earlier changes are published only if the mirror file says ``stream_from: beginning``, because nothing else
+    shows whether the loaded rows contain these changes. Raises ``STREAM_FROM_INVALID`` if the mirror file says so, but
+    the change log lacks some of these changes.
     """
     stays, before = load.stream_from is not None, hand_over.own_before
     if stays and before:
@@ -268,9 +270,10 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 
 
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
-    """Refuse ``handover: quiesced`` in the mirror file if changes of the table were already logged (G-127).
+    """Refuse ``handover: quiesced`` if the rows to load may contain changes that were already logged (G-127).
 
-    An initial load with this setting is refused if it reads a database, or after a reset of the table.
+    If changes of the table were logged, rows of a database may contain them; so may an export after a reset. Before the
+    first reset, an export is taken as older than every logged change.
     """
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:

@@ -87,7 +87,10 @@ class LoadWork:
         return found
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Read the chunks in workers and stage them as files: first of all exports together, then of each database."""
+        """Read the chunks in workers and stage them as files.
+
+        The exports of all tables are read first, in one Spark job; then each table of a database is read.
+        """
         now = self._reader.tables()
         loads: dict[str, _Intended] = {}
         for table_id, intent in intents.items():

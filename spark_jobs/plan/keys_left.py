@@ -22,7 +22,10 @@ from spark_jobs.plan.table_plan import TablePlan
 
 
 class MovedRows:
-    """For tables with partial rows: finds the old key of each row whose key changed, and changes that complete it."""
+    """For tables with partial rows: finds the key that a row had before a key change, and that key's changes.
+
+    If a logged row has only the changed columns, the changes of its old key have the other values.
+    """
 
     def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:
         self._plan, self._counting = plan, counting
@@ -81,7 +84,10 @@ class TakenKeys:
         self._plan, self._counting = plan, counting
 
     def learn(self, known: pa.Table) -> tuple[pa.Table, KeysLeft]:
-        """Return the changes, plus older changes of such keys, and which rows among them came from another key."""
+        """Return the changes, and the rows among them that came to a key which another row left.
+
+        Older changes of these keys are added to the changes.
+        """
         left = self._keys_left(known, self._counting.any)
         taken = {line["key"] for line in _taken_and_left(known) if place_of(line) in left} if left else set()
         if not taken:

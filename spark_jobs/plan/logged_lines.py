@@ -133,7 +133,10 @@ def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
 
 
 def with_rows(changes: pa.Table, completed: Mapping[int, Logged], order: Iterable[str]) -> pa.Table:
-    """Replace rows of *changes*, by index, by *completed* rows, whose columns get the *order* given."""
+    """Replace rows of *changes* by *completed* rows, given by index.
+
+    *order* has the names of all columns, in the order in which the completed rows get their columns.
+    """
     if not completed:
         return changes
     rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()

@@ -42,17 +42,16 @@ _EVERYTHING = "~"
 
 
 def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> PlannedRows:
-    """Plan the *new* changes of one table and the earlier changes that waited; convert published rows to their types.
+    """Plan the *new* changes of one table and the earlier changes that waited, and type the rows to publish.
 
     A change whose values do not fit the types becomes a dead letter: its key is decided again without this change, so
     the result does not depend on where batches begin (G-09).
 
-    Raises PlanStop with ``IDENTITY_CONFLICT`` if two changes have the same position and key, but different values
-    (G-02); ``KEYLESS_CHANGE`` for an update or delete in a table without a key (F-12); ``EPOCH_UNKNOWN`` for a change
-    of an unknown epoch (G-01); ``ROW_INCOMPLETE`` if no earlier change has the missing columns of a row (G-04);
-    ``SWAP_POSSIBLE`` if it is unknown whether a key still has a row after one row left the key and another took it
-    (G-115); ``LATE_BELOW_HORIZON`` if a change came so late that the change log may lack changes to compare it with
-    (G-05).
+    Raises PlanStop as :func:`~spark_jobs.plan.selection.eligible` and :func:`typed_changes` do. Also raises PlanStop
+    with ``IDENTITY_CONFLICT`` if two changes have the same position and key, but different values (G-02);
+    ``ROW_INCOMPLETE`` if no earlier change has the missing columns of a row (G-04); ``SWAP_POSSIBLE`` if it is unknown
+    whether a key still has a row after one row left the key and another took it (G-115); ``LATE_BELOW_HORIZON`` if a
+    change came so late that the change log may lack changes to compare it with (G-05).
     """
     planning = _Planning(plan, new, counting)
     _leave_out_loaded(planning)
@@ -404,8 +403,9 @@ def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Arra
 def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     """Convert changes to rows of the table's files.
 
-    Raises ``SCHEMA_CHANGED`` if a column cannot be converted to its type in the files; ``VALUE_INVALID`` if a value
-    does not fit its type.
+    A change with a value that does not fit its type is returned as a failure. Raises PlanStop with ``SCHEMA_CHANGED``
+    if a column cannot be converted to its type in the files; ``VALUE_INVALID`` if keys of the initial load may differ
+    from the source; ``FILTER_UNDECIDED`` if rows lack a column that the condition ``where`` needs.
     """
     if found := doubt_by_deletes(plan.begins.loaded_keys, changes):
         raise PlanStop("VALUE_INVALID", found)

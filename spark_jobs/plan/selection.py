@@ -78,7 +78,8 @@ def history_rows(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """Give each change of a history a row, and a key that no other change has: its position and the row's key.
 
     The row of a change that removes a row has the values of its before image and of its key; without these values a
-    history would not show which row was removed. If *plan* is not of a history, the changes are returned unchanged.
+    history would not show which row was removed. The changes are returned unchanged if *plan* is not of a history, or
+    is of a history of versions.
     """
     if plan.keys_of_rows is None or plan.has_versions:
         return changes
@@ -159,10 +160,11 @@ class CountingChanges:
 
 
 def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """The changes that count for the table's present generation, each with ``order``, a string that sorts by position.
+    """The changes that count for the table's present generation, with a column ``order``.
 
-    Raises PlanStop with ``EPOCH_UNKNOWN`` for a change of an unknown epoch (G-01), ``KEYLESS_CHANGE`` for an update or
-    delete in a table without a key (F-12), ``RELOAD_SEEN`` if a Qlik task reloaded the table (G-125).
+    The strings in ``order`` sort by position. Raises PlanStop with ``EPOCH_UNKNOWN`` for a change of an unknown epoch
+    (G-01); ``KEYLESS_CHANGE`` for an update or delete in a table without a key (F-12); ``RELOAD_SEEN`` if nothing shows
+    whether a change is older than the newest full load (G-125).
     """
     # Without rows of another generation's initial load: otherwise old rows would come back.
     counts = _by_epoch(changes, lambda epoch: is_of_generation(epoch, plan.begins.generation), pa.bool_())

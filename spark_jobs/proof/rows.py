@@ -300,7 +300,10 @@ class SumCells:
 
 @dataclass(frozen=True)
 class HashKeys:
-    """Hashes the key, the complete row and each column of rows in *cells*, groups of rows; None: of all rows."""
+    """Computes hashes of each row: of its key, of the complete row, and of each column.
+
+    *cells* are the groups whose rows are hashed; None: all rows.
+    """
 
     shape: Shape
     cells: frozenset[int] | None

@@ -1,7 +1,7 @@
-"""Defines the two sides of a proof, source and target, and reads the source's: from a database or an export.
+"""Defines the two sides of a proof, source and target, and reads the source side.
 
-Spark's workers read each side and return only what a function computes from its rows, never the rows themselves. Small
-sides are read in the job's own process.
+The source side is a database or an export. Spark's workers read each side and return only what a function computes from
+its rows, never the rows themselves. Small sides are read in the job's own process.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ class Source(Side, Protocol):
 
 
 class JdbcSource(Source):
-    """A table of the source database, read in ranges, with the limits for reading of its initial load."""
+    """A table of the source database, read in ranges or by key.
+
+    The mirror file limits how fast the table is read, in the setting ``prove`` or else ``initial_load``.
+    """
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class JdbcSource(Source):
 
 
 class ExportSource(Source):
-    """An export of the source table, which does not change while the target table changes."""
+    """An export of the source table: its rows stay the same while the target table changes."""
 
     def __init__(
         self,

@@ -91,7 +91,8 @@ class PublicationDriver:
     def drive(self, tables: Sequence[TableState]) -> None:
         """Run every table's protocol to its end.
 
-        Raises the errors of ledger and landing zone; the next run then continues where this run ended.
+        An error that concerns one table goes into *postponed*. Raises an error if the ledger or the landing zone does
+        not answer, or if another ledger claimed the landing zone; the next run then continues where this run ended.
         """
         self._tables = {state.id: state for state in tables}
         # A table without rows is never established: it must not cost these calls in every run.

@@ -1,11 +1,12 @@
 """Claims a landing zone for one ledger, before files get their numbers.
 
-Copies of a ledger would give one number to different files. The store cannot refuse that: once the service has moved a
-file away, its number is free. So the zone has a fencing token, an empty object. Each claim renames it in one step, from
-the name in the ledger to a new one. Only one of several copies can do that; the others stop.
+Two copies of one ledger would give the same number to different files. The landing zone's storage cannot refuse the
+second file: once Fabric has moved the first file away, its number is free. So the landing zone has a fencing token, an
+empty object. A claim renames the token in one step, from the name that the ledger knows to a new name. Of several
+copies of the ledger, only one can do this; the others stop.
 
-A claim is made after the files were sealed that it is for. A copy of the ledger from before the claim cannot claim any
-more. A copy from after it contains the seals, so it publishes the same staged objects.
+A claim is made after the ledger has sealed the files to be published. A copy of the ledger made before the claim knows
+only the old name, and cannot claim. A copy made after the claim has the seals, so it publishes the same staged files.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ class ZoneFence:
     def claim(self) -> bool:
         """Claim the landing zone by renaming its token, the empty object in `_publisher/`.
 
-        Returns True if this ledger has never recorded the token, as after a rebuild: files of an earlier ledger may
-        have the next numbers, so the caller looks for them.
+        Returns whether files of an earlier ledger may have the next numbers, so that the caller looks for them. This is
+        so if this ledger never recorded the landing zone's token, as after a rebuild. It is also so if the token is
+        gone from the landing zone.
 
-        Raises ``LEDGER_BEHIND``, which stops the mirror, if another ledger has claimed the zone since this one did.
+        Raises ``LEDGER_BEHIND``, which stops the mirror, if another ledger has claimed the landing zone since this
+        ledger did.
         """
         was_unknown = False
         for _ in range(_TRIES):

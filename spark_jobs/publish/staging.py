@@ -237,8 +237,9 @@ def create_staged(
     """Upload a file under a staging name that is never used again, and read the object back to check it.
 
     If the outcome of an upload is unknown, the file is uploaded again under another name (``.1`` and so on): the first
-    object may still appear, but nothing refers to it (O-08). Raises ``CHANGED_MEANWHILE`` if the name is taken, or the
-    object was removed; ``FILE_UNFIT`` if the object has other content; and the errors of the landing zone.
+    object may still appear, but nothing refers to it (O-08). Raises ``CHANGED_MEANWHILE`` if the name is taken, or if
+    the object is gone or has another size; ``FILE_UNFIT`` if the object has other content; and the errors of the
+    landing zone.
     """
     created = _created(store, path, local)
     with store.fetch(created.path) as back:

@@ -104,11 +104,11 @@ def source_columns(
 
 
 class TableColumns:
-    """The columns of one table, from the column lists of its changes (*records*) and the decisions of operators.
+    """The columns of one table, from the column lists of its changes (*records*) and operators' decisions.
 
     *source* are the rules of source and mirror file. *lists_all* is whether changes have every loaded column, because
-    one Qlik task sends both. Only rows with positions *up_to* the given one count. *salted* identifies the salt of
-    hashes (G-121).
+    one Qlik task sent the loaded rows and the changes. Only rows with positions *up_to* the given one count. *salted*
+    identifies the salt of hashes (G-121).
     """
 
     def __init__(

@@ -1,10 +1,14 @@
-"""Finds logged updates and deletes whose old values contradict earlier changes, so that changes are missing (G-190).
+"""Finds logged updates and deletes that contradict earlier changes: then changes are missing (G-190).
 
-A contradiction is reported only if no complete series of changes could contain it. The old values of a change (its
-before image) are compared only with the change of the same key directly before, if both are in the same epoch and have
-the same columns, and if the earlier change is not a row of a full load, initial load or correction. A row that leaves a
-key in the same transaction in which another row came to the key is skipped (G-03, G-115, G-135). Large objects, and
-NULL in old values, are skipped because the source may not have sent them (C-71, K-22, T-94).
+A contradiction is reported only if no complete series of changes could contain it. One kind is an update of a row that
+was deleted, or that was never inserted. The other kind is old values that differ from the row that the earlier change
+wrote.
+
+The old values of a change (its before image) are compared only with the change of the same key directly before. Both
+must be in the same epoch and have the same columns. The earlier change must not be a row of a full load, initial load
+or correction. A row that leaves a key in the same transaction in which another row came to the key is skipped (G-03,
+G-115, G-135). Large objects, and NULL in old values, are skipped because the source may not have sent them (C-71, K-22,
+T-94).
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
 class Change(NamedTuple):
-    """The fields of a logged change that are compared."""
+    """The fields of a logged change that the search for contradictions reads."""
 
     epoch: str
     key: str
@@ -56,8 +60,9 @@ class Change(NamedTuple):
 class ImagesTask(NamedTuple):
     """The key buckets of one table (*low* inclusive, *high* exclusive) to search for contradictions.
 
-    *above* has, for each epoch to search, the position up to which changes may be missing. Only changes of batches
-    after *behind* are reported. *begins* is whether the change log has all changes of the table from its first row on.
+    *above* maps each epoch to search to a position. Changes up to this position may be incomplete, so only later
+    changes are searched. Only changes of batches after *behind* are reported. *begins* is whether the change log has
+    all changes of the table from its first row on.
     """
 
     root: Place

@@ -38,7 +38,7 @@ class CheckedTable:
 
 
 class ListedFile(NamedTuple):
-    """A file to read, and where it was listed; *loads*: the initial load wrote it, so it has no row markers (F-57)."""
+    """A file to read, listed at *path*; *loads*: the initial load wrote it, so it has no row markers (F-57)."""
 
     number: int
     path: str

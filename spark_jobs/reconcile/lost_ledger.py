@@ -36,10 +36,11 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Raise an error if the ledger or the change log has lost something that the other of the two still knows.
+    """Raise an error if the ledger or the change log has lost data.
 
-    The error is ``LEDGER_LOST`` if the ledger lacks published files or logged batches, ``LOG_DAMAGED`` if the change
-    log lacks batches that the ledger knows and tables need.
+    ``LEDGER_LOST``: the ledger does not know batches that are in the change log, or knows no batch although files are
+    published. ``LOG_DAMAGED``: the change log lacks batches that the ledger knows and tables need. These tables are
+    stopped before the error is raised.
     """
     if lost := log_ahead(mirror, ledger):
         raise lost
@@ -103,7 +104,7 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 
 
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
-    """The problems if files are published or batches logged that the ledger does not know. Changes nothing."""
+    """The problems found: published files or logged batches that the ledger does not know. Changes nothing."""
     try:
         # The log first, and the tables again at the end: a run that is under way must not look like a lost ledger.
         newest = newest_in_log(log_place(mirror), mirror.name)

@@ -1,7 +1,7 @@
-"""Runs tasks on every core without Spark: this process takes tasks, and so does a helper process for each other core.
+"""Runs tasks in several processes without Spark: this process and helper processes take tasks.
 
-A helper is a new program, not a fork: a fork of a process with Arrow's threads can hang. It takes a third of a second
-to start, during which this process works already. If this process ends, even by a kill, so do its helpers.
+A helper is a new program, not a fork: a fork of a process with Arrow's threads can hang. A helper takes a third of a
+second to start, during which this process works already. If this process ends, even by a kill, so do its helpers.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ TABLES = argument(
 
 
 def as_ours(error: Exception) -> MirroringError | None:
-    """Convert an error of a library into ours; None if the error is a defect that developers have to fix."""
+    """Convert an error of a library to a MirroringError; None if the error is a defect that developers fix."""
     if not is_of_spark(error):
         return system_error(error)
     from spark_jobs.runtime.worker_tasks import workers_error

@@ -48,11 +48,12 @@ _JOINED = {
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     """The running Spark session, or a new one.
 
-    Under ``spark-submit``, or if the environment variable :data:`~open_mirroring.operate.spark_jars.SUBMITTED` is set,
-    the new session has the submitted master, memory and jars. If :data:`~open_mirroring.operate.spark_jars.REMOTE`
-    names a Spark Connect server, this server provides the session. In all other cases the session is local, with the
-    jars that ``open-mirroring jars`` downloaded. Raises ``INSTALLATION_INCOMPLETE`` without Java or for a truncated
-    jar; ``UNREACHABLE`` when the Spark Connect server provides no session.
+    If the environment variable :data:`~open_mirroring.operate.spark_jars.REMOTE` names a Spark Connect server, this
+    server provides the new session. Else, under ``spark-submit`` or if
+    :data:`~open_mirroring.operate.spark_jars.SUBMITTED` is set, the new session has the submitted master, memory and
+    jars. In all other cases the new session is local, with the jars that ``open-mirroring jars`` downloaded. Raises
+    ``INSTALLATION_INCOMPLETE`` without Java or for a truncated jar; ``UNREACHABLE`` when the Spark Connect server
+    provides no session.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

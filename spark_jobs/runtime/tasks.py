@@ -56,7 +56,11 @@ class SessionOnDemand:
 
 
 def session_on_demand(mirror: Mirror, job: str) -> SparkSession:
-    """A session that starts for the first work above ``spark.start_above`` (bytes) in the mirror file."""
+    """A session that starts for the first work that is too large to be done without Spark.
+
+    The limit is ``spark.start_above`` (bytes) in the mirror file; for work that several processes share, a multiple of
+    it.
+    """
     return cast("SparkSession", SessionOnDemand(f"{mirror.name} {job}", mirror.spark.most_without_spark))
 
 
@@ -103,8 +107,8 @@ def run_job(
 
     *tasks* are plain values, *size* is about how many bytes all tasks read together. Results must be small: tasks write
     rows to files and return only file names and counts. Without Spark, *own_threads* threads of this process run the
-    tasks, or *own_processes* processes. Raises the error of a task unchanged, and the error of the first task if
-    several fail.
+    tasks, or *own_processes* processes. Raises the MirroringError of a task unchanged; if several tasks fail, that of
+    the first task. A lack of memory or disk space in a task is raised as a MirroringError, too.
     """
     if not tasks:
         return []

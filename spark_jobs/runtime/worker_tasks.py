@@ -95,7 +95,7 @@ def sealed_outcomes(
 
 
 def workers_error(error: Exception) -> MirroringError | None:
-    """Our error if Spark's error shows that workers cannot run at all; None for any other error of Spark."""
+    """The error if Spark's workers cannot run at all or have no disk space; None for any other error of Spark."""
     text = str(error)
     for pattern, what in _UNFIT:
         if found := re.search(pattern, text):

@@ -24,8 +24,9 @@ from spark_jobs.sources.contract.source import Format, SchemaLookup, Survey, Tra
 class MirrorSource(NamedTuple):
     """The source of a mirror: transport, format and mirrored tables.
 
-    *tables* are by their names without quotes, as messages contain them. *registry* finds structures in a schema
-    registry; None if the mirror has none. *given* are the table structures under `structures` in the mirror file.
+    The keys of *tables* are the tables' names without quotes, as messages contain them. *registry* finds structures in
+    a schema registry; None if the mirror has no schema registry. *given* are the table structures under `structures` in
+    the mirror file.
     """
 
     transport: Transport
@@ -121,7 +122,7 @@ def format_of(mirror: Mirror) -> Format:
 
 
 def unread_topics(source: described.AnySource, named: Mapping[str, str]) -> dict[str, str]:
-    """A message for each table whose own topic is not under ``source.topics`` in the mirror file.
+    """What is wrong with each table whose own topic is not under ``source.topics`` in the mirror file.
 
     *named* maps tables to their topics.
     """

@@ -1,7 +1,7 @@
 """Runs one job in Fabric's own Spark by its Livy API, as a batch or in a session.
 
-The job is sent to Fabric's driver as encrypted text, and writes its result into the ledger (S-16). What Livy reports
-about a job counts only if the ledger has no result of the job.
+The job is sent to Fabric's driver as encrypted text, and writes its result into the ledger (S-16). Livy shows only when
+the job has ended; the job's result is read from the ledger alone.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class ColumnList(RowColumns):
     def read(self, text: str) -> tuple[Image, str | None]:
         """Parses the JSON of a row image.
 
-        Returns the values by column, and the image as compact JSON; None instead of the JSON if the change log has to
-        store other values or columns.
+        Returns the values by column, and the image as compact JSON. The JSON is None if the change log cannot store the
+        image as it is: the log spells values differently, or the image has not exactly the mirrored columns.
         """
         try:
             image = _decode_image(text)

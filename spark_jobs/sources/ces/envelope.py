@@ -75,7 +75,7 @@ class EventRow(msgspec.Struct, gc=False):
 
 
 class Data(msgspec.Struct, gc=False):
-    """The member ``data`` of an event; one documentation page calls its member ``eventrow`` ``eventdata`` (C-42)."""
+    """The member ``data`` of an event; one documentation page writes ``eventdata`` for ``eventrow`` (C-42)."""
 
     eventsource: EventSource
     eventrow: EventRow | None = None
@@ -159,7 +159,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def logical_id(self) -> str:
-        """The id that all pieces of an event share, in the lower and upper case of the change log (C-31)."""
+        """The id that all pieces of an event share, spelled as in the change log (C-31).
+
+        The stream's id (a GUID) is in lower case, the log sequence number in upper case.
+        """
         return f"{self.epoch}:{self.lsn}:{self.sequence}"
 
     @property

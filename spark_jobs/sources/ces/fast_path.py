@@ -1,15 +1,17 @@
 r"""Reads most change events with regular expressions, much faster than the decoder (C-10 to C-49).
 
 The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) defines the format. The fast path reads a message only if the
-message's bytes prove that the decoder would give the same row: the column list is known, everything else matches a
-strict pattern, and the two copies of key and position agree. The decoder reads pieces of split events, key changes,
-other spellings and anything damaged.
+message's bytes prove that the decoder would give the same row. For this, the column list is known, everything else
+matches a strict pattern, and the two copies of key and position agree. The decoder reads pieces of split events, key
+changes, other spellings and anything damaged.
 
 The patterns are regular expressions over the bytes of a line. A message has three levels of JSON: the envelope;
 ``data``, an object written into a string of the envelope; and the row images, objects written into strings of ``data``.
 Each level escapes the quotes of the level inside it: on the line a quote of the envelope is ``"``, a quote of ``data``
-is ``\"`` and a quote of an image is ``\\\"``. The expressions allow no white space, no additional or duplicate member
-and no other order. So a match is valid JSON at all three levels, and each group of the match has its meaning. The
+is ``\"`` and a quote of an image is ``\\\"``.
+
+The expressions allow no white space, no additional or duplicate member and no other order; only ``transaction`` may
+have additional members. So a match is valid JSON at all three levels, and each group contains exactly its field. The
 expressions never backtrack: a line is read once, from left to right.
 """
 

@@ -32,7 +32,10 @@ def refuse_missing_codec(error: BaseException) -> None:
 
 
 def only_record(datum: bytes, schema: Any) -> dict[str, Any]:
-    """The one record in *datum*, read by *schema*. Raises one of :data:`UNREADABLE` if it is not exactly one."""
+    """The one record in *datum*, read by *schema*.
+
+    Raises one of :data:`UNREADABLE` if *datum* is not exactly one record.
+    """
     stream = io.BytesIO(datum)
     record: Any = fastavro.schemaless_reader(stream, schema, None)
     if stream.tell() != len(datum):

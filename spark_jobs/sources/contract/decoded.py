@@ -65,13 +65,14 @@ class TableNames:
         self._spelled = {_folded(name): name for name in mirrored}
 
     def meant_by(self, name: str) -> str | None:
-        """The mirrored table with this name apart from case, outer blanks and invisible characters, or None."""
+        """The mirrored table whose name equals *name* but for case, outer blanks and invisible characters, or None."""
         return self._spelled.get(_folded(name))
 
     def refuse_other_case(self, name: str) -> None:
         """Raises a Refusal if :meth:`meant_by` finds a mirrored table for *name*.
 
-        Call it for a name that no mirrored table has exactly: to ignore its changes could lose them (G-13).
+        Call this method only for a *name* that no mirrored table has exactly. To ignore the changes under such a name
+        could lose changes of the mirrored table (G-13).
         """
         meant = self.meant_by(name)
         if meant is not None:
@@ -102,9 +103,10 @@ class Damage(NamedTuple):
 
 
 class TableDamage(NamedTuple):
-    """Damage in a file that contains changes of one table; a table that is mirrored by a key stops.
+    """Damage in a file that contains changes of one table: changes of the table are missing.
 
-    Changes of the table are missing. *is_sure*: metadata of the source names the table, not only a folder's name.
+    A table that is mirrored by a key stops. *is_sure*: metadata of the source names the table, not only a folder's
+    name.
     """
 
     table: str
@@ -150,7 +152,10 @@ USED = "(used)"
 
 
 def is_described(schema: SourceSchema) -> bool:
-    """Whether *schema* describes a structure; False for a record that a topic used an id (:data:`USED`)."""
+    """Whether *schema* describes a structure.
+
+    False for a :data:`USED` record, which only says that a topic used an id.
+    """
     return schema.document != USED
 
 
@@ -223,10 +228,10 @@ class Decoder(ABC):
         return Waiting()
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """Rows that a fragment adds if it arrives after the change it belongs to was decoded without it.
+        """Rows that late fragments add to a change that was decoded without them.
 
-        All *pieces* have one ``fragment_of``. *logged* are the rows that the change log already has at their position;
-        only rows that *logged* lacks are returned.
+        All *pieces* have one ``fragment_of``. *logged* are the rows that the change log already has at the position of
+        the pieces; only rows that *logged* lacks are returned.
         """
         return []
 

@@ -32,13 +32,11 @@ DATED_SCHEMA = pa.schema([*SCHEMA, *(HELD_SCHEMA.field(name) for name in TRANSAC
 class Taken(NamedTuple):
     """What a fast path decoded of a block; the decoder has to read the block's other messages.
 
-    Args:
-        rows: rows of the change log, one per change.
-        taken: numbers, in the block, of all decoded messages, also of those that have no row.
-        announces: a message that was not decoded may announce a structure; no message after it was decoded.
-        images: number of decoded messages without a row that are before images; the others without a row are of tables
-            that are not mirrored.
-        schemas, facts: structures and observations, as in :class:`Decoded`.
+    *rows* are rows of the change log, one per change. *taken* are the numbers, in the block, of all decoded messages,
+    also of those without a row. *announces*: the fast path ended early, because the next message may announce a
+    structure. *images* is the number of decoded before images, which have no row. All other decoded messages without a
+    row are of tables that are not mirrored. *schemas* and *facts* are structures and observations, as in
+    :class:`Decoded`.
     """
 
     rows: pa.Table
@@ -84,7 +82,10 @@ are UTF-8."""
 def rows_table(
     block: Block, rows: Sequence[RowFields], known: Sequence[KnownColumns], epochs: pa.DictionaryArray
 ) -> pa.Table:
-    """Rows as an Arrow table with the columns of :data:`SCHEMA`; of :data:`DATED_SCHEMA` if one has a commit time."""
+    """Rows as an Arrow table with the columns of :data:`SCHEMA`.
+
+    If any row has a commit time or a transaction, the table has the columns of :data:`DATED_SCHEMA`.
+    """
     if not rows:
         return SCHEMA.empty_table()
     numbers, codes, positions, operations, keys, buckets, whole, images, before, had, transacted = zip(

@@ -71,8 +71,8 @@ class TableChanges(Decoder):
         """Converts an event to rows of the change log, with :func:`change_rows`.
 
         *content* is that of a :class:`TableEvent`; *at* has the event's origin, place, table and position. Raises a
-        Refusal if the event cannot be read: with the row's key, only this row counts as outdated; without a key, the
-        table stops.
+        Refusal if the event cannot be read. If the Refusal has the row's key, only this row counts as outdated; else
+        the table stops.
         """
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:

@@ -154,7 +154,7 @@ def land_rows(
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
-    """Converts exported values to the type of *field*; adds the ones that do not fit to *bad*, by index."""
+    """Converts exported values to the type of *field*; adds to *bad*, by index, why values do not fit."""
     array = _plain(values)
     if column.sql_type is not None and pa.types.is_string(array.type):
         return _read_texts(array, column.sql_type, field, bad)

@@ -60,11 +60,11 @@ class Export(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of an export that one task reads: row groups ``[first, last)`` of a Parquet file, or a complete file.
+    """A part of an export that one task reads: row groups of a Parquet file, or a complete file.
 
-    *size* (bytes), *changed* (time in ns) and *version* (in object storage) show whether the file was rewritten since.
-    *rows* is 0 if unknown. *above* is the number of the file's rows before the piece, *weight* the piece's size in
-    bytes.
+    The row groups are ``[first, last)``. *size* (bytes), *changed* (time in ns) and *version* (in object storage)
+    belong to the file; they show later whether the file was rewritten. *rows* is 0 if unknown. *above* is the number of
+    the file's rows before the piece. *weight* is the size of the piece in bytes, uncompressed for row groups.
     """
 
     file: str
@@ -131,7 +131,10 @@ def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
-    """Splits a Parquet file between row groups, into pieces of about these sizes; any other file is one piece."""
+    """Splits a Parquet file between row groups into pieces; any other file is one piece.
+
+    A piece has at most *max_rows* rows and *max_bytes* uncompressed bytes, unless a single row group has more.
+    """
     path = export.path(file)
     with reading(path):
         status = path.stat()

@@ -69,7 +69,10 @@ class Dialect(Protocol):
         return None
 
     def alike_query(self, schema: str, *tables: str) -> str:
-        """A query of the tables and views with these names in any case; its columns are ``schema`` and ``name``."""
+        """A query of the tables and views that have one of the names *tables* in *schema*, in any case.
+
+        Its columns are ``schema`` and ``name``.
+        """
         names = ", ".join(f"LOWER({self.text(table)})" for table in tables)
         return (
             f"SELECT TABLE_SCHEMA AS {self.quote('schema')}, TABLE_NAME AS {self.quote('name')} "
@@ -178,9 +181,9 @@ class PostgreSql(Dialect):
         return f"jdbc:postgresql://{_host(connection)}:{port}/{database}", {"tcpKeepAlive": "true"}
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """The SQL Server type that holds every value of a column.
+        """The SQL Server type that holds the values of a column, except infinity, NaN and years beyond 9999.
 
-        Infinity, NaN and years beyond 9999 do not fit the type, and are refused when the rows are read.
+        Rows with such values are refused when they are read.
         """
         kind, digits, scale = column["data_type"], column["digits"], column["scale"]
         if kind == "numeric":
@@ -351,11 +354,11 @@ def database_error(doing: str, state: str, what: str, connection: Connection, ta
 
 
 def spelled_for(where: Condition, columns: Iterable[LoadColumn], database: Dialect) -> str | None:
-    """The part of the condition *where* that the database can check by itself, as SQL; None if there is no such part.
+    """The part of the condition *where* that the database can check, as SQL; None if there is no such part.
 
-    The database may send rows that are not mirrored; they are left out later by their values. It must never leave out
-    a mirrored row. But a database compares texts by collations, by which more texts are equal, and times with more
-    digits than the landing zone keeps. So a comparison that could leave out a mirrored row is not part of the SQL.
+    The SQL may find rows that do not fulfil *where*; they are removed later. But the SQL must never leave out a row
+    that fulfils *where*, so a comparison that could do this is not part of the SQL. For example, a database compares
+    texts by a collation, under which more texts are equal, and times with more digits than the landing zone keeps.
     """
     found = _spelled(where, {column.name.casefold(): column for column in columns}, database)
     return None if found is None else found[0]

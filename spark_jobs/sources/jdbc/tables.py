@@ -161,7 +161,10 @@ class JdbcTable:
             return chosen_type
 
     def size(self) -> int:
-        """Estimates the work of reading the table, in bytes of messages; ``sys.maxsize`` if its size is unknown."""
+        """Estimates the work of reading the table, as the number of bytes of messages that would take as long.
+
+        The result is ``sys.maxsize`` if the table's size is unknown.
+        """
         query = self._dialect.size_query(*self._name)
         found = None if query is None else ask(self._connection, query)
         return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"]) // _QUICKER

@@ -176,7 +176,10 @@ def check_file(dfm: Dfm, file: str) -> None:
 
 
 def stem(file: str) -> str:
-    """The name of a data file or metadata file without the suffixes of format and compression, in any case."""
+    """The name of a data file or metadata file without the suffixes of format and compression.
+
+    Suffixes are found in upper and lower case.
+    """
     bare = without_suffix(file)
     folded = bare.lower()
     return next((bare[: -len(end)] for end in _COMPRESSIONS if folded.endswith(end)), bare)

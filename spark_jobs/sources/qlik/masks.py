@@ -1,8 +1,9 @@
-"""Reads column masks of Qlik's change tables and messages: which column each bit names (T-20 to T-24, K-20, K-23).
+"""Reads column masks of Qlik's change tables and messages: which column each bit names.
 
 Qlik documents masks as little-endian bytes (T-20, T-22), but captured text masks are one number with the most
-significant digit first (T-23). With the order ``auto``, the second reading is used only if the first one is impossible
-or contradicted (T-24). Public source: Qlik Help.
+significant digit first (T-23). With the order ``auto``, text masks are read as captured, and byte masks as documented.
+The opposite byte order is used only if this reading is impossible or contradicted (T-24). Rules: T-20 to T-24, K-20,
+K-23. Public source: Qlik Help.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Converts Qlik's change sequences to log positions, for change tables and messages (G-01, T-10).
 
-A change sequence is the time of the commit in 16 digits, which is the major part of a log position, and a number of 19
-digits. Public source: Qlik help, *Change tables* (``change_seq``).
+The first 16 digits of a change sequence are the time of the commit; they are the major part of a log position. All
+further digits, usually 19, are a number. Public source: Qlik help, *Change tables* (``change_seq``).
 """
 
 from __future__ import annotations

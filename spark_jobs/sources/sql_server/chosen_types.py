@@ -119,13 +119,10 @@ def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
 def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], str]:
     """A function that converts a key value's string to its canonical form in the landing type *chosen*.
 
-    It works as :func:`~spark_jobs.sources.sql_server.types.key_converter`, for a key column with a type under `types`
-    of the table in the mirror file.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` if :func:`landed_as` raises it, or if the key has another spelling in
-            *chosen*, which is not text.
-        ValueError: *sql_type* loses digits as a key; the returned function raises it for a string that is not a value.
+    The function works as :func:`~spark_jobs.sources.sql_server.types.key_converter`, for a key column with a type under
+    `types` of the table in the mirror file. Raises ``TYPE_UNSUPPORTED`` if :func:`landed_as` raises it, or if *chosen*
+    is not text and a key has another spelling in *chosen*. Raises ValueError if *sql_type* loses digits as a key; the
+    returned function raises ValueError for a string that is not a value.
     """
     landing = landed_as(sql_type, chosen)
     own = landing_type(sql_type) if is_known(sql_type) else ""
@@ -174,7 +171,7 @@ def keeps_spelling(old: str, new: str) -> bool:
 def is_spelled_alike(one: str, other: str) -> bool:
     """Whether a value, landed as text, has the same text from a source type *one* and from *other* (G-114).
 
-    *one* is the type in an initial load, *other* the type in changes. Only the numbers of digits are compared.
+    *one* is the type in an initial load, *other* the type in changes.
     """
     left, right = read_any(one), read_any(other)
     if left.name in TEXTS:
@@ -198,8 +195,8 @@ def spelled_as_streamed(columns: Sequence[LoadColumn], streamed: Mapping[str, st
     """Columns of an initial load from a database, read so that text has the spelling of changes (G-114).
 
     *streamed* has the SQL types of columns in change events. A column that lands as text, and that changes would spell
-    differently, gets its type in *streamed*. It does so if both types have one name (such as `decimal`), both are
-    date-times without offset, or the column's own type is a text.
+    differently, may be read as its type in *streamed*. It is if both types have one name (such as `decimal`), if both
+    are date-times without offset, or if the column's own type is a text.
     """
     return tuple(_as_streamed(column, streamed.get(column.name)) for column in columns)
 

@@ -41,7 +41,7 @@ def refuse_undecided(where: Condition, names: Collection[str]) -> None:
 
 
 def matching(rows: pa.Table, where: Condition) -> pa.Array:
-    """Whether each row fulfils *where*, and is mirrored; a row for which SQL's answer is unknown is not.
+    """Whether each row fulfils *where*, and so is mirrored; False if SQL's answer would be UNKNOWN.
 
     Raises ``FILTER_UNDECIDED`` if the rows lack a column of *where*.
     """

@@ -33,8 +33,8 @@ def with_extra(
 ) -> pa.Table:
     """Typed rows of the table *source* with their extra columns filled from *changes*.
 
-    The extra columns of a row that removes a key stay NULL (F-55). *placed*: rows of an initial load have a log
-    position, too, which is before all changes; a history needs it (G-194).
+    The extra columns of a row that removes a key stay NULL (F-55). With *placed*, rows of an initial load or full load
+    get a log position before all changes, because a history needs it (G-194); else their log position is NULL.
     """
     removes = pc.equal(rows[rows.column_names[-1]].combine_chunks(), int(RowMarker.DELETE))
     for column in columns:
@@ -96,7 +96,10 @@ def _texts(changes: pa.Table, name: str) -> pa.Array:
 
 
 def times(texts: pa.Array) -> pa.Array:
-    """Converts ISO strings to times, in UTC if the string has no zone; invalid and missing strings become NULL."""
+    """Converts ISO strings to times, in UTC if the string has no zone.
+
+    Invalid and missing strings become NULL, and so does 1970-01-01 00:00:00, Qlik's time of an unknown commit (T-17).
+    """
     try:
         plain = pc.utf8_slice_codeunits(pc.replace_substring_regex(texts, _ZONE, ""), 0, 26)
         found = plain.cast(pa.timestamp("us")).cast(_TIME)

@@ -53,7 +53,10 @@ def date_text(text: str) -> str:
 
 
 def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
-    """A function that reads strings of a timestamp type as times with zone UTC; ValueError for any other."""
+    """A function that reads strings of a timestamp type as times with zone UTC.
+
+    The function raises ValueError for a string that is not a timestamp of this type.
+    """
     with_offset = parsed.name == "datetimeoffset"
     # `datetime` counts in 1/300 s and may be printed with any number of digits: its digits prove nothing.
     digits = parsed.second_digits if parsed.name in SECOND_DIGITS else _MOST_DIGITS

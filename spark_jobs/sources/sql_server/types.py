@@ -297,17 +297,15 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
 def type_of_key_text(sql_type: str) -> str:
     """The type with which a key's :func:`canonical_text` is read back.
 
-    It is *sql_type*, apart from a ``datetimeoffset``: in UTC it has lost its offset.
+    For a ``datetimeoffset`` it is a ``datetime2``, because the canonical text is in UTC without offset; else it is
+    *sql_type*.
     """
     parsed = read_type(sql_type)
     return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type
 
 
 def type_of_landed_key(landing: str) -> str:
-    """The type with which a key's :func:`canonical_text` is read back, from the landing type *landing*.
-
-    It is used if no change shows the SQL type.
-    """
+    """The SQL type that reads back the :func:`canonical_text` of a key with the landing type *landing*."""
     return _LANDED.get(landing, landing)
 
 

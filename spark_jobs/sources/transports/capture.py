@@ -177,12 +177,12 @@ _Found = Span | Literal["empty", "damaged"]
 
 
 def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
-    """The gaps in the sequence numbers before new files.
+    """The gaps in the sequence numbers before new files, and inside them.
 
     A new file has to follow the bound files of its partition, or, if none is bound, the partition's first file. Only
     files with documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` have an order. Empty files and repeated
-    numbers are no gaps. The numbers in a damaged file are unknown, so there is no gap between a damaged file and the
-    next file.
+    numbers are no gaps, but a file that begins below the previous file's first number is one: the hub was re-created.
+    The numbers in a damaged file are unknown, so there is no gap between a damaged file and the next file.
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):
@@ -297,7 +297,8 @@ def _read_long(file: IO[bytes]) -> int:
 def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
     """All capture files below a folder, except hidden and temporary files; any other files are *unknown*.
 
-    Folders of days that were read long ago are left out, except once a day.
+    Once a file of the current day (UTC) belongs to a batch, folders of days that were read long ago are left out
+    (S-08).
     """
     starts = _starts(bound, today or datetime.now(UTC).date())
     if not starts:

@@ -23,16 +23,17 @@ _read_value = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 class Value(NamedTuple):
-    """One message of a document: *place*, its position in the file in bytes, and its UTF-8 bytes."""
+    """One message of a document: its position *at* in the file, in bytes, and its UTF-8 bytes *text*."""
 
     at: int
     text: bytes
 
 
 class Values(NamedTuple):
-    """The complete messages of a range of a document, the position after them, and what is wrong at this position.
+    """The complete messages *found* in a range of a document, and up to where the range was read.
 
-    The description of what is wrong is empty if nothing is.
+    *end* is the position after the last complete array, or value outside of an array. *fault* says what is wrong at the
+    position *at*; it is empty if nothing is wrong.
     """
 
     found: list[Value]

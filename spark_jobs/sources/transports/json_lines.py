@@ -1,8 +1,8 @@
-"""Reads messages from lines of text files, plain or gzip: *bare* messages, or messages *wrapped* in their coordinates.
+"""Reads messages from lines of text files, plain or gzip: *bare* messages, or messages in a *wrapped* line.
 
 A plain file may grow: it is read in ranges that begin and end at line ends. A wrapped line is a JSON object with
-``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``), ``value`` (or ``payload``), and perhaps
-``key``.
+``topic``, ``partition``, ``offset``, and ``value`` or ``payload``. It may also have ``encoding`` (``utf8`` or
+``base64``), ``key`` and ``sequence_number``.
 """
 
 from __future__ import annotations
@@ -144,11 +144,11 @@ def _is_object(text: bytes) -> bool:
 
 
 def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
-    """The messages in the lines from byte *start* to byte *end*, or of a complete gzip file; blank lines contain none.
+    """The messages in the lines from byte *start* to byte *end*, or of a complete gzip file.
 
-    The place of a bare message is the byte offset of its line, in a gzip file that of the decompressed line. The place
-    of a wrapped message is its ``offset`` in ``topic/partition``. A wrapper that cannot be read, and the end of a
-    truncated file, become a :class:`Damage`.
+    Blank lines contain no message. The place of a bare message is the byte offset of its line, in a gzip file the
+    offset after decompression. The place of a wrapped message is its ``sequence_number``, or else its ``offset``, in
+    ``topic/partition``. A wrapper that cannot be read, and the end of a truncated file, become a :class:`Damage`.
     """
     lines = _unpacked(root / name, name) if is_gzip(name) else _plain(root / name, start, end, name)
     for line in lines:

@@ -146,7 +146,7 @@ class MessageFiles(MessageTransport):
         return self.in_blocks(bound) if bound.end - bound.start >= _WORTH_BYTES else None
 
     def in_blocks(self, bound: BoundRange) -> Iterator[Block]:
-        """The messages of a range in blocks, even if they are few."""
+        """The messages of a range in blocks, also if the range is too small for :meth:`blocks`."""
         return message_blocks.blocks_of(self.read(bound))
 
     def _as_bound(self, bound: BoundRange) -> Place:

@@ -111,10 +111,11 @@ def finished_name(name: str) -> str:
 
 
 def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
-    """The files in *found*, in the order of their names, divided into files to read, waiting, and unknown files.
+    """The files in *found* as a :class:`Listing`: to read, waiting, unknown, unfinished or unread.
 
-    A hidden or unfinished file is not reported if a file with the finished name exists; if none exists after a day,
-    the hidden or unfinished file counts as unknown (G-62).
+    A file with a hidden or unfinished name is left out if it is a copy of a file with the finished name. If there is no
+    such file after a day, it counts as unknown (G-62). Files in a hidden folder are unfinished or unread, never
+    unknown.
     """
     files, waiting, unknown, unfinished = [], [], [], []
     unread: list[str] = []
@@ -221,9 +222,10 @@ def versions_of(
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
 ) -> dict[str, FileVersion]:
-    """The versions to store in the ledger, of files that belong to batches or will with *ranges*.
+    """The new versions of files that belong to batches, or to *ranges*, for the ledger.
 
-    Empty if *seen*, the last known versions, is None.
+    Contains only files in *ranges*, and files whose version differs from the one in *seen*, the last known versions.
+    Empty if *seen* is None.
     """
     if seen is None:
         return {}
@@ -337,10 +339,10 @@ def files_within(folder: Place, ranges: Iterable[BoundRange], interval: Interval
 
 
 def files_bound_before(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-    """The ranges of batches that are in files whose time is in the interval, and the names of missing files.
+    """The ranges of batches in files whose time is in the interval, and the names of missing files.
 
-    The time of a file is in its name, as in files of Event Hubs Capture, or else that of the last write. A missing
-    file without a time in its name counts as one of the interval.
+    The time of a file is in its name, as in files of Event Hubs Capture, or else that of the last write. A file that is
+    shorter than its ranges counts as missing. A missing file without a time in its name counts as one of the interval.
     """
     full = [bound for bound in ranges if bound.end > bound.start]
     gone = {bound.name for bound in full if _size(folder / bound.name) < bound.end}

@@ -179,8 +179,8 @@ def read_control_tables(
 ) -> SourceReport:
     """What the control tables of a Qlik task report about mirrored tables.
 
-    *schema* is the schema of the control tables. *tables* maps owner and name, in lower case, as control tables name a
-    source table, to the mirrored table. *task* is the Qlik task whose rows count; None: the rows of all tasks count.
+    *schema* is the schema of the control tables. *tables* maps owner and name of a table in the control tables, both in
+    lower case, to the mirrored table. *task* is the Qlik task whose rows count; None: the rows of all tasks count.
     """
     reading = _Reading(spark, connection, schema, tables, task)
     found: dict[tuple[str, str], str] = {}

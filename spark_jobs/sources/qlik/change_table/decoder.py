@@ -390,7 +390,7 @@ def restored(piece: LogRow) -> ChangeRow:
 
 
 def in_order(pieces: Sequence[LogRow]) -> list[LogRow]:
-    """Fragments sorted by origin and place, the last one first."""
+    """Fragments in descending order of origin and place."""
     return sorted(pieces, key=lambda piece: (piece.origin, piece.place), reverse=True)
 
 

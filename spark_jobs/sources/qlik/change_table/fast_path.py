@@ -1,8 +1,9 @@
 """The fast path of change tables: decodes most rows as Arrow columns, with the same result as the decoder.
 
-The fast path decodes all rows of one ``change_seq`` or none of them. All rows of a block together show whether the
-table has before images (T-19), and how its masks are read (T-24). So if the fast path cannot decode an UPDATE without
-before image, it decodes no row of the block: the decoder then sees all of them.
+The fast path decodes all rows of one ``change_seq`` or none of them; rows with an unreadable header do not count. All
+rows of a block together show whether the table has before images (T-19), and how its masks are read (T-24). So if the
+fast path cannot decode an UPDATE without before image, it decodes no row of the block: the decoder then sees all of
+them.
 """
 
 from __future__ import annotations
@@ -316,7 +317,10 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
-    """The canonical keys of *rows*, and whether each is certain; None if the key's types allow no certainty."""
+    """The canonical keys of *rows*, and for each row whether the decoder certainly gives the same key.
+
+    None if a key column is missing, or if its type loses digits as a key.
+    """
     proven = np.ones(len(rows), bool)
     columns, converters = [], layout.key_converters
     for at in layout.key_in_order:

@@ -429,10 +429,11 @@ def _new_interval(
 
 
 def late_start(before: RowsSeen | None, now: RowsSeen) -> int | None:
-    """The ``change_seq`` from which to read again if rows were added below the end of reading; None if none were.
+    """The ``change_seq`` from which to read again, as row counts show; None if nothing has to be read again.
 
-    A lower number of rows only means that the Qlik task's retention removed rows. If rows were added even before the
-    overlap, the result is 0: the complete table is read again.
+    If rows were added even before the overlap, the result is 0: the complete table is read again. Fewer rows before the
+    overlap only mean that the Qlik task's retention removed rows. Any other change of the counts lets the overlap be
+    read again.
     """
     if before is None:
         return None

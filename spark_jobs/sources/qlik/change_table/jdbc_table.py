@@ -88,7 +88,7 @@ class ChangeTable(JdbcTable):
         return bool(self._columns)
 
     def in_another_case(self) -> str | None:
-        """The name of a table whose name differs from this one in case only (T-62); None if there is none."""
+        """A table whose name differs from this change table's name in case only (T-62); None if there is none."""
         lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
         names = (f"{line['schema']}.{line['name']}" for line in lines)
         return next((name for name in names if name != self.name), None)
@@ -110,7 +110,7 @@ class ChangeTable(JdbcTable):
             raise
 
     def look(self, low: str) -> tuple[int | None, RowsSeen]:
-        """The highest ``change_seq``, None if there are no rows; and the row counts below *low* and from *low* on."""
+        """The highest ``change_seq``, None if no row has one; and the row counts below *low* and from *low* on."""
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
         below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"

@@ -187,10 +187,10 @@ class RowLayout:
         return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
 
     def mark(self, before: Values, after: Values) -> int | None:
-        """A short hash of the before image *before*.
+        """A short hash of the before image *before*; None if the before image may lack values (T-94).
 
-        None if the before image may lack values: if the table has large objects, or if a NULL became a value in
-        *after* (T-94).
+        The before image may lack values in three cases: a mirrored column is a large object, only the key has values,
+        or a NULL became a value in *after*.
         """
         is_known = not any(before[at] is None and after[at] is not None for at in self._kept_places)
         is_known &= self.is_marked and self.says_more_than_key(before)

@@ -66,9 +66,10 @@ def choose_reading(
 ) -> MaskReading:
     """The bit order in which the change masks of a table are read.
 
-    It is the first possible order that no mask and no pair contradicts. *masks* are the readings of single masks.
-    *pairs* are the readings of an UPDATE's mask, with the indexes of the columns in which the UPDATE differs from its
-    before image. A pair that contradicts every order is ignored.
+    It is the first possible order that no mask and no pair contradicts. If there is none, only the masks decide; if
+    they contradict every order, the first one is taken. *masks* are the readings of single masks. *pairs* are the
+    readings of an UPDATE's mask, with the indexes of the columns in which the UPDATE differs from its before image. A
+    pair that contradicts every order is ignored.
     """
     orders = _orders(layout, order)
     possible = list(orders)
@@ -124,14 +125,18 @@ def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
 
 
 def shows_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
-    """Whether the mask of an UPDATE names no column, although not only large objects changed (T-03, T-25)."""
+    """Whether the mask of an UPDATE names no column, in a table without large objects (T-03, T-25).
+
+    In a table with large objects, such a mask may mean that only large objects changed.
+    """
     return not any(mask.values()) and not layout.has_large
 
 
 def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: MaskReadings) -> None:
-    """Raises a Refusal if the mask of an INSERT or DELETE names no column (T-21).
+    """Raises a Refusal if the mask of an INSERT or DELETE names no column, although it must (T-21).
 
-    The mask of an INSERT names the inserted columns, the mask of a DELETE names the key.
+    The mask of an INSERT must name a column if the row has values. The mask of a DELETE must name the key if the table
+    has a key.
     """
     if not has_no_bit(layout, mask):
         return
@@ -144,11 +149,12 @@ def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, 
 def absent_columns(
     layout: RowLayout, after: Values, before: Values | None, changed: frozenset[int] | None
 ) -> tuple[Values, frozenset[int]]:
-    """Completes an UPDATE that leaves columns out (T-32). Returns all values, and the indexes that stay unknown.
+    """Completes an UPDATE that leaves columns out (T-32).
 
-    *changed* are the indexes of the columns that the change mask names; None if there is no mask. A NULL in *after* is
-    a value if its index is in *changed*. For any other NULL the value is taken from the before image, *before*; it
-    stays unknown for a large object, without mask, and if *before* has no value.
+    Returns all values, and the indexes of the values that stay unknown. *changed* are the indexes of the columns that
+    the change mask names; None if there is no mask. A NULL in *after* is a value if its index is in *changed*. For any
+    other NULL the value is taken from *before*, the before image. The value stays unknown in three cases: the column is
+    a large object, there is no mask, or *before* has no value.
     """
     absent: set[int] = set()
     values = list(after)
@@ -181,8 +187,8 @@ def _orders(layout: RowLayout, order: MaskOrder) -> tuple[MaskReading, ...]:
 class ReadRow(NamedTuple):
     """A row with a readable header.
 
-    *mask* are the possible readings of its change mask, or a Refusal if the mask cannot be read; None for a before
-    image.
+    *mask* are the possible readings of its change mask, or a Refusal if the mask cannot be read. *mask* is None for a
+    before image, and for a row whose mask is NULL or has no digit.
     """
 
     row: ChangeRow
@@ -257,9 +263,10 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def operation_of(oper: str | None, name: str | None) -> str:
-    """The operation of a row, from the header column ``change_oper`` (*oper*) (T-12, T-15).
+    """The operation of a row, from its header columns ``change_oper`` and ``operation`` (T-12, T-15).
 
-    Raises a Refusal if the header column ``operation`` (*name*) contradicts it.
+    *oper* is the value of ``change_oper``, *name* that of ``operation``. Raises a Refusal if *oper* is unknown, if
+    *name* contradicts *oper*, or if *name* says that the source table was truncated.
     """
     if name is not None and name.strip().upper() == _TRUNCATE:
         raise Refusal("TABLE_EMPTIED", "the source table was truncated: all its rows are gone without a change each")

@@ -104,7 +104,10 @@ data_schema = lru_cache(maxsize=512)(DataSchema)
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
-    """Reads the record in *datum*; raises a Refusal, which names the record *what*, if it is not exactly one."""
+    """Reads the record in *datum*. Raises a Refusal if *datum* is not exactly one record.
+
+    *what* is the name of the record in the Refusal.
+    """
     try:
         return only_record(datum, schema)
     except UNREADABLE as error:

@@ -229,7 +229,10 @@ class Rows(NamedTuple):
 
 
 class AvroColumns:
-    """Reads Avro records of one schema, without logical types: record *i* is ``content[starts[i]:ends[i]]``."""
+    """Reads many Avro records of one schema at once, without logical types.
+
+    Record *i* is the part of *content* from byte ``starts[i]`` to byte ``ends[i]``.
+    """
 
     def __init__(self, schema: Any, content: bytes, starts: Places, ends: Places) -> None:
         self._bytes = np.frombuffer(content + _PADDING, np.uint8)

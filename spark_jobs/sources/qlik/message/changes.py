@@ -19,7 +19,7 @@ from spark_jobs.sources.qlik.message.images import Image, Row, TableImages
 
 
 class MessageContext(NamedTuple):
-    """Origin and place of a message, its table, and the setting ``source.load``, which is its epoch."""
+    """Origin, place and table of a message, and its epoch: the setting ``source.load``."""
 
     origin: str
     place: int

@@ -142,9 +142,9 @@ class QlikMessageDecoder(Decoder):
         return _MessageReader(self, self.known.copy()).decode(messages)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure of messages of a topic that have the id *schema_id* and name no table.
+        """The structure of the messages of *topic* that have the id *schema_id* and name no table.
 
-        None if the content of each message decides.
+        None if the structure is unknown, or if only the content of each message shows it.
         """
         reader = _MessageReader(self, self.known)
         try:

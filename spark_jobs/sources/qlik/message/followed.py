@@ -139,7 +139,10 @@ class Followed:
         had: int | None,
         transacted: Transacted,
     ) -> RowFields | None:
-        """The row of the change log for a change that is proved; None if the strings in *key* are not a valid key."""
+        """The row of the change log for a checked change; None if the decoder has to read the message.
+
+        The decoder has to read it if *key* is not a valid key, or if a value is outside the range of its type.
+        """
         op = LOGGED[headers.operation]
         is_set = op != DELETE
         if self.ranges and is_set:

@@ -55,7 +55,11 @@ def refuse_other_sections(members: Collection[str]) -> None:
 
 
 def stated_table(record: Mapping[str, Any]) -> str | None:
-    """``schema.table`` as the message itself names it; None if it does not, as only some Qlik tasks write it (K-15)."""
+    """The table, ``schema.table``, that the message itself names; None if it names no table (K-15).
+
+    Only some Qlik tasks write the table into their messages. Raises a Refusal if only schema or table is named, or one
+    of them is not valid.
+    """
     headers = record.get("headers")
     for part in (record, headers):
         if not isinstance(part, dict):

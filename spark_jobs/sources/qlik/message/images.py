@@ -154,9 +154,9 @@ class TableImages:
         return all(column.name in image for column in self._kept if not column.is_large)
 
     def filled(self, image: Image) -> Image:
-        """The image of a new row with all columns of the structure, if the mirror file sets `complete_rows`.
+        """The image of a new row, with NULL for missing columns if the table sets `complete_rows`.
 
-        It proves which columns the row has. Without `complete_rows` the image is unchanged.
+        Without `complete_rows` the image is unchanged.
         """
         return {column.name: image.get(column.name) for column in self.structure.columns} if self._fills else image
 
@@ -203,7 +203,10 @@ class TableImages:
         return found
 
     def lacks(self, image: Image, bits: int) -> str | None:
-        """The first mirrored column in the mask *bits* that is absent or NULL in *image*; None if none is."""
+        """The first mirrored column in the mask *bits* that is absent or NULL in *image*.
+
+        None if *image* has a value for each of these columns.
+        """
         return next((c.name for c in self._kept if image.get(c.name) is None and bits & c.bit), None)
 
     def after(self, image: Image) -> Row:

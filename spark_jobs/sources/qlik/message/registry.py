@@ -49,10 +49,10 @@ class Structures:
         return True
 
     def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
-        """The newest structure with the id *schema_id* in *topic*; if the topic has none, in any topic.
+        """The newest structure with the id *schema_id* in *topic*; if *topic* has none, in any topic.
 
-        *table* selects if structures of several tables have the id. Raises a Refusal if several tables have the id,
-        one of them is mirrored, and *table* is none of them.
+        If several tables have the id and one of them is mirrored, *table* selects the structure. Raises a Refusal if
+        none of these tables is *table*, or if the id belongs to a schema that is unfit for change messages (K-62).
         """
         if schema_id in self.unfit:
             raise Refusal(self.unfit[schema_id].code, self.unfit[schema_id].reason)
@@ -77,16 +77,16 @@ class Structures:
         return next((known.key_names for known in self.of_table(structure.table) if known.key_names), frozenset())
 
     def by_hand(self, table: str | None) -> Sequence[Structure]:
-        """The structures that the mirror file gives for *table*, for a table that no message announced (K-61)."""
+        """The structures without id that the mirror file gives for *table* (K-61)."""
         known = self.of_table(table) if table else ()
         return [one for one in known if one.topic == BY_HAND and not one.schema_id]
 
 
 def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:
-    """The first structure of *known*, sorted newest first, that has the columns of the JSON message *record*.
+    """The first structure of *known*, newest first, that has exactly the columns of the JSON message *record*.
 
-    The message may lack columns of the structure only if the message's column mask leaves out exactly these columns,
-    and has the width of the structure.
+    If there is none, a structure with more columns fits if the message's column mask leaves out exactly the missing
+    columns. The mask must have the width of the structure. A message without a row gets the first structure.
     """
     names = _names(record)
     if not names:

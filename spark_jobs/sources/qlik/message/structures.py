@@ -143,12 +143,15 @@ class Structure:
 
     @property
     def sender(self) -> str:
-        """The Qlik task in the namespace of the writer schema (K-82); empty if a metadata message announced it."""
+        """The Qlik task in the namespace of the writer schema, for a structure without metadata message (K-82).
+
+        Empty if the structure comes from a metadata message, or if the namespace does not name its table.
+        """
         return "" if self.is_described or self.avro.table != self.table else SERVER_UNKNOWN + self.avro.task
 
     @property
     def age(self) -> tuple[int, str, str]:
-        """A sort key: a newer structure has a larger one; the version decides, then the time of the announcement."""
+        """A sort key, larger for a newer structure: by version, then by the time of the announcement."""
         return (self.version, self._timestamp, self._document)
 
     @property
@@ -157,9 +160,9 @@ class Structure:
         return SourceSchema(self.topic, self.schema_id, self.table, self.version, self._document)
 
     def used_in(self, topic: str) -> list[SourceSchema]:
-        """A record for the ledger that messages of *topic* use this structure's id, announced in another topic (K-85).
+        """A ledger record: messages of *topic* use this structure, which another topic announced (K-85).
 
-        Empty if the structure was announced in *topic*, or has an id of a schema registry.
+        Empty if *topic* itself announced the structure, or if the structure has an id of a schema registry.
         """
         if not topic or self.topic in ("", topic):
             return []
