@@ -135,9 +135,9 @@ _TABLE = (
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "The table's folder in the landing zone contains a link, a file of another writer, or a file that Fabric had "
         "already removed.",
-        "find out who put the file there. If it has a number, compare it with the file of the same number in Fabric's "
-        f"folder of processed files. If the two are equal, Fabric applied this file: {RESET}. If they differ, or it is "
-        "a link, move it away",
+        "find out who put it there. Move a link, or a file without a number, out of the folder. Compare a "
+        "numbered file with the file of this number in Fabric's folder of processed files. If the two are equal, Fabric "
+        f"applied the file: {RESET}; if they differ, move the file out of the folder",
         never="delete a numbered file before you have compared it: Fabric keeps the file with the highest number on "
               "purpose"),
     _code("LEDGER_BEHIND", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
@@ -216,8 +216,8 @@ _TABLE = (
         "accept the table (`open-mirroring accept-table`): all of its changes are already logged. If you do not "
         f"want the table, name it under `exclude` of the pattern, and {DROP}"),
     _reset("SCHEMA_CHANGED",
-        "The table's columns or rows changed in a way that Fabric cannot apply to the existing table. The change was "
-        "made at the source or in the mirror file. The target stays as it was before the change.",
+        "The table's columns, their types, or the choice of its rows (`where`) changed. Fabric cannot apply this "
+        "change to the existing table. The source or the mirror file made it, and the target stays as it was before.",
         "if the mirror file was changed by mistake, restore the setting. If a column came from an export without "
         f"`types`, name its SQL type under `types` of `initial_load`. Then {RESET}{FROM_LOG}",
         "published files contain the column in its old type or with old values, and neither can change in place",
@@ -520,8 +520,8 @@ _TABLE = (
         "The source's folder contains a file, folder or link whose name or kind is unknown. It is not read, and may "
         "contain changes.",
         "repair broken links, and give files and folders of the source plain names with the right ending. Move "
-        "everything else out of the folder. The next run reads the folder again. If a dead letter is left, accept it "
-        "(`open-mirroring accept-dead-letters`)",
+        "everything else out of the folder. The next run reads the folder again. If `status` still shows a dead letter "
+        "of such a file, accept the dead letter (`open-mirroring accept-dead-letters`)",
         Trait.HEALED_BY_COPY,
         Trait.OF_A_FILE),
     _code("TABLE_SUSPENDED", _LOSS, Lift.ITSELF,

@@ -75,11 +75,10 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Allow operators to lift the stops of tables whose hidden changes were all read in the end.
+    """Change the stops of tables after every dead letter that hid one of their changes was read.
 
-    Dead letters had hidden these changes. If the stop is there because a wrong key was corrected in the mirror file, it
-    ends at once, without an operator (G-69). A table that an operator still has to accept gets the stop ``NEW_TABLE``
-    instead (G-71).
+    The stop becomes ``CHANGES_RECOVERED``, which an operator can lift. A stop ``KEY_CORRECTED`` ends without an
+    operator (G-69); if an operator still has to accept its table, ``NEW_TABLE`` takes its place (G-71).
     """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")

@@ -188,7 +188,10 @@ class OfKeys:
 
     @classmethod
     def of(cls, keys: pa.Array, shape: Shape) -> OfKeys:
-        """Make the part from encoded keys; a key whose values do not have the types of the key columns is left out."""
+        """The rows with these encoded keys, as a :data:`Part`.
+
+        A key whose values do not have the types of the key columns is left out.
+        """
         lines, width = keys.to_pylist(), len(shape.keys)
         # Texts alone where that is enough: many tuples make the garbage collector look at all that there is.
         flat = msgspec.json.decode(f"[{','.join(line[1:-1] for line in lines)}]", type=list[str]) if width == 1 else []
