@@ -128,16 +128,17 @@ _TABLE = (
         f"copy is left, rebuild the ledger (`open-mirroring rebuild-ledger`), or {RESET}",
         never="start with an empty ledger: the mirror would publish every change a second time"),
     _code("METADATA_CHANGED", _STOP, Lift.RESUME,
-        "The table's `_metadata.json` in the landing zone is missing, unreadable, or names other key columns.",
+        "The table's `_metadata.json` in the landing zone is missing, unreadable, or names other key columns "
+        "than the mirror file.",
         f"put back the `_metadata.json` with which the table was created, and {_LIFT}. If Fabric created the target "
         f"table with the other key columns, {RESET} instead",
         never="edit the key columns in `_metadata.json`: updates and deletes would change the wrong rows"),
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "The table's folder in the landing zone contains a link, a file of another writer, or a file that Fabric had "
-        "already removed.",
+        "The table's folder in the landing zone contains a link, a file of another writer, or a file that is back "
+        "after Fabric removed it.",
         "find out who put it there. Move a link, or a file without a number, out of the folder. Compare a "
-        "numbered file with the file of this number in Fabric's folder of processed files. If the two are equal, Fabric "
-        f"applied the file: {RESET}; if they differ, move the file out of the folder",
+        "numbered file with the file of this number in Fabric's folder of processed files. If the two are equal, "
+        f"Fabric applied the file: {RESET}; if they differ, move the file out of the folder",
         never="delete a numbered file before you have compared it: Fabric keeps the file with the highest number on "
               "purpose"),
     _code("LEDGER_BEHIND", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
@@ -280,8 +281,8 @@ _TABLE = (
     _code("KEY_DIFFERS", (Kind.LETTER, Kind.ERROR, Kind.NOTE), Lift.LETTER,
         "The primary key at the source differs from `key` in the mirror file: two rows could become one.",
         "set `key` in the mirror file to all columns of the source's primary key. If the table began with an "
-        f"initial load, {RESET}. If the key in the mirror file is unique anyway, set `key_is_unique: true`, replay "
-        f"the dead letters and {_LIFT}",
+        f"initial load, {RESET}. If the key in the mirror file is unique anyway, set `key_is_unique: true` instead, "
+        f"replay the dead letters and {_LIFT}",
         never="set `key_is_unique` without checking: two rows would become one"),
     Code("KEY_UNKNOWN", _STOP, Lift.RESET,
         "A change could not be assigned to a row. Which row at the target is out of date is unknown.",
@@ -603,8 +604,8 @@ _TABLE = (
         "mirror file instead, and replay the dead letters",
         never="set `keys_never_change` if a key may change: rows of old keys would stay at the target"),
     _code("PKKEY_CONTRADICTED", _LETTER, Lift.LETTER,
-        "The key in the `pkkey` of a change event differs from the key in its row. Either of the two rows may be out "
-        "of date at the target.",
+        "The `pkkey` of a change event contains another key than the row in the event. It is unknown which of the two "
+        "keys was changed. So the target row of either key may be out of date.",
         f"find out what altered the message, or who else writes to this stream. Deliver an intact copy and {_LIFT}. "
         f"If there is no copy, {RESET}"),
     _code("ROWS_MISSING", _LETTER, Lift.RESET,

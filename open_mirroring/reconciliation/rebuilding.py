@@ -56,7 +56,10 @@ class FoundLog:
 
 
 class NewTable(NamedTuple):
-    """A table without any published or logged row, which begins as a new table with the marker file in its folder."""
+    """A table without any published or logged row, which begins as a new table.
+
+    If its folder has a marker file (`_incarnation.json`), the table keeps it; *incarnation* is None without one.
+    """
 
     incarnation: str | None
     marker_etag: str

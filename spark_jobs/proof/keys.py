@@ -58,11 +58,12 @@ def read_sums(spark: SparkSession, side: Side, shape: Shape, part: Part | None =
 def differing_keys(
     spark: SparkSession, sides: Sequence[Side], work: HashKeys, before: pa.Table | None, most: int
 ) -> pa.Table:
-    """The first *most* keys of *work* that differ between the sides: ``k1, k2, key, kind, times, columns``.
+    """Find the first *most* keys that differ between the sides: ``k1, k2, key, kind, times, columns``.
 
-    *k1* and *k2* are the two halves of the key's hash. *columns* are the indexes of the columns that differ. *times* is
-    1; in a table without a key, how many more equal rows one side has. If *before*, the result of an earlier call, is
-    given, only the keys in *before* are compared.
+    *work* has the table's shape, and the part of the table that is compared. *k1* and *k2* are the two halves of the
+    key's hash. *kind* is how a key differs. *columns* are the indexes of the columns that differ. *times* is 1; in a
+    table without a key, how many more equal rows one side has. If *before*, the result of an earlier call, is given,
+    only the keys in *before* are compared.
     """
     shape, part = work.shape, work.part
     keyed = bool(shape.keys)

@@ -54,7 +54,10 @@ class FastDecoder(Protocol):
     """
 
     def take(self, block: Any) -> Taken:
-        """Decodes the messages of a block for which the decoder's result can be proved; keeps the messages' order."""
+        """Decodes the messages of a block of which it is certain that the exact decoder would return the same rows.
+
+        The other messages are left to the exact decoder. Rows are in the order of the messages.
+        """
         ...
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:

@@ -1,6 +1,7 @@
-"""Reads files that are not one UTF-8 message per line: JSON arrays, indented JSON, lines with commas, UTF-16.
+"""Reads files that are not one UTF-8 message per line: JSON arrays, indented JSON, UTF-16.
 
-Such a file, a *document*, is recognized by its first bytes, and read up to its last complete value or array.
+JSON lines that end with a comma are read, too. Such a file, a *document*, is recognized by its first bytes, and read up
+to its last complete value or array.
 """
 
 from __future__ import annotations

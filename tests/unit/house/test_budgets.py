@@ -17,7 +17,7 @@ from tests.unit.house.test_house import _loaded
 
 ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = ("open_mirroring", "spark_jobs", "plugins")
-LINES, MODULES, RECORDS, TABLES = 63_440, 370, 437, 15
+LINES, MODULES, RECORDS, TABLES = 63_460, 370, 437, 15
 FIELDS, ARGUMENTS = 15, 7
 FILES_OF_OURS = {"LogRow": 23, "Standing": 18}
 """What one row of the change log, and one footer, hold: their fields are those of a file."""
