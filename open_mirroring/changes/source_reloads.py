@@ -114,30 +114,39 @@ class Run(NamedTuple):
 class CameAgain(NamedTuple):
     """The rows of full loads in a partition where some keys came more than once.
 
-    *times* is how often the most frequent keys came: they are in every full load. *earlier* is the highest place of
-    their rows before the last ones, *newest* the lowest place of the last ones. *others* has the places, in ascending
-    order, of rows whose key came less often. *repeated* and *single* are the numbers of keys that came more than once,
-    and once. *differing* is True if rows of one key have different content.
+    *earlier* is the highest place of a row whose key came again later. *newest* is the lowest place among the last rows
+    of these keys, and *newest_of_most* among the last rows of those keys that came most often. *times* is how often
+    these came. *keys* is the number of keys that came more than once. *single* has the places, in ascending order, of
+    rows whose key came once. *differing* is True if rows of one key have different content.
     """
 
-    times: int
     earlier: int
     newest: int
-    others: Sequence[int]
-    repeated: int
-    single: int
+    newest_of_most: int
+    times: int
+    keys: int
+    single: Sequence[int]
     differing: bool
 
     @property
     def is_load(self) -> bool:
         """Whether these rows include a second full load, and are not only messages that were delivered again (G-85)."""
-        return self.differing or self.repeated >= self.single
+        return self.differing or self.keys >= len(self.single)
+
+    @property
+    def lacks_keys(self) -> bool:
+        """Whether keys came before the newest rows of the others, and not again."""
+        return self.newest != self.newest_of_most or any(one < self.newest for one in self.single)
 
     @property
     def begin(self) -> int | None:
-        """The place where the newest full load begins; None if that is unclear."""
-        is_clear = self.earlier < self.newest and not any(self.earlier < one < self.newest for one in self.others)
-        return self.newest if is_clear else None
+        """The place where the newest full load begins; None if that is unclear.
+
+        It is unclear if keys that came less often than others came last before the newest rows of the others. Either
+        the newest full load lacks them, or rows of the others were delivered again.
+        """
+        is_clear = self.earlier < self.newest == self.newest_of_most
+        return self.newest if is_clear and not any(self.earlier < one < self.newest for one in self.single) else None
 
 
 LookAgain = Callable[[str, int, int], CameAgain | None]
@@ -158,16 +167,17 @@ def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: Look
     most = max(behind.values(), default=0)
     begins: dict[str, int] = {}
     agains = {p: [look_again(p, run.first, run.last) for run in found] for p, found in loads.items() if found}
-    sent = {p: sum(again.times if again is not None and again.is_load else 1 for again in agains[p]) for p in agains}
-    most_sent = max(moved, *sent.values(), 0)
+    # A partition that begins with a change had no row in the first load.
+    sent = {p: 0 if runs[p][0].is_load else 1 for p in agains}
+    for partition, found in agains.items():
+        sent[partition] += sum(again.times if again is not None and again.is_load else 1 for again in found)
     for partition in agains:
-        if sent[partition] < most_sent:
+        if sent[partition] < max(moved, *sent.values()):
             raise _unclear(f"whether partition {partition!r} has rows of the newest load: others have more loads")
         newest = loads[partition][-1]
         again = agains[partition][-1]
         if most and behind[partition] == most:
-            is_second = again is not None and again.is_load and any(one < again.newest for one in again.others)
-            begin = again.begin if again is not None and is_second else newest.first
+            begin = again.begin if again is not None and again.is_load and again.lacks_keys else newest.first
         elif not most and (again is None or not again.is_load):
             continue
         else:

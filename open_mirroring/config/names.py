@@ -175,7 +175,7 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
     """Why a local path would mean another folder for another user or machine, and the fix; None if it would not.
 
     Paths with `~` or variables are refused and not expanded: scheduler, workers and operators have different home
-    folders and environments.
+    folders and environments. After ``./``, a path may contain `~` and `$` as plain characters.
     """
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
@@ -187,9 +187,12 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
     if re.match(r"[A-Za-z]:[\\/]|\\\\", path):
         next_step = "mount the disk or share, and write the path of the mount: /mnt/share/events"
         return "this is a path of Windows", next_step
-    if _EXPANDED.search(path):
+    if _EXPANDED.search(re.sub(r"(?:^|(?<=/))\./[^/]*", "", path)):
         what = "`~` and variables such as $HOME, ${HOME} or %HOME% are not expanded in a path"
-        return what, "write the path in full, or relative to the home folder of the mirrors"
+        next_step = (
+            "write the path in full, or relative to the home folder of the mirrors; write ./ before the name of a "
+        )
+        return what, next_step + "folder that is really called so"
     return None
 
 

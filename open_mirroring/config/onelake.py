@@ -68,7 +68,7 @@ def entra_login(connection: Connection, extra: Mapping[str, str], authority: str
         raise invalid(name, "a service_principal needs tenant_id, login (client id) and password (secret)")
     if connection.password and not by_secret:
         raise invalid(name, f"{auth} has no password: it would only lie about")
-    client = extra.get("managed_identity_client_id") or connection.login or ""
+    client = ("" if by_secret else extra.get("managed_identity_client_id")) or connection.login or ""
     return EntraLogin(name, auth, tenant, client, connection.password or "", authority)
 
 

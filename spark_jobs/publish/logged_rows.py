@@ -56,10 +56,9 @@ WITH loaded AS (
   SELECT key, place, content, count(*) OVER (PARTITION BY key) AS times, max(place) OVER (PARTITION BY key) AS newest
   FROM sent WHERE is_load AND key IS NOT NULL AND part = $part AND place BETWEEN $first AND $last
 )
-SELECT any_value(most), max(place) FILTER (times = most AND place < newest),
-       min(place) FILTER (times = most AND place = newest),
-       coalesce(list(place ORDER BY place) FILTER (times < most), []),
-       count(DISTINCT key) FILTER (times > 1), count(DISTINCT key) FILTER (times = 1),
+SELECT max(place) FILTER (times > 1 AND place < newest), min(place) FILTER (times > 1 AND place = newest),
+       min(place) FILTER (times = most AND place = newest), any_value(most),
+       count(DISTINCT key) FILTER (times > 1), coalesce(list(place ORDER BY place) FILTER (times = 1), []),
        (SELECT count(*) > 0 FROM (SELECT 1 FROM loaded GROUP BY key HAVING count(DISTINCT content) > 1))
 FROM (SELECT *, max(times) OVER () AS most FROM loaded) HAVING any_value(most) > 1
 """

@@ -185,7 +185,7 @@ def test_a_history_may_be_declared_later_and_begins_with_the_next_change_g194(
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"key": []}, "it is its own history"),
+        ({"key": []}, "so `history` means nothing"),
         ({"complete_rows": True}, "parts of rows only"),
         ({"where": "id > 1"}, "no last change"),
         ({"history": {"target": "dbo/orders"}}, "is the same table"),

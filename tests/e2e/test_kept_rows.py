@@ -274,7 +274,7 @@ def test_check_refuses_a_table_without_key_and_a_name_that_is_taken_g192(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for at, (settings, what) in enumerate((
-        ({"key": []}, "leave out `on_delete`"),
+        ({"key": []}, "so `on_delete` means nothing"),
         ({"columns": ["id", "_deleted_at"]}, "under which a column of the source lands"),
     )):  # fmt: skip
         orders = Orders(tmp_path / str(at), spark, {**ORDERS, **settings})

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -122,10 +123,32 @@ def test_what_counts_is_the_newest_load_and_all_behind_it_or_it_is_refused_g125(
     try:
         found = divided(sent)
     except TerminalError as error:
-        assert error.code == RELOAD_UNCLEAR or (error.code == RELOAD_UNCLEAR)
+        assert error.code == RELOAD_UNCLEAR
         return
     made = rows_of(living(sent, found))
     assert made is None or made == rows_of(one for one in sent if one.life == lives - 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "begin"),
+    [
+        ([0, 1, 2, 3, 0, 1, 2, 3], 4),
+        ([0, 0, 1, 2, 0, 1, 2], 4),
+        ([0, 1, 2, 3, 0, 1, 2, 3, 3], None),
+        ([0, 1, 2, 3, 0, 1, 1, 2, 3], None),
+        ([0, 1, 2, 3, 0, 1, 2, 3, 2, 3], None),
+    ],
+    ids=["twice", "a row of the first again", "the last row again", "a row within again", "the last two again"],
+)
+def test_rows_that_are_delivered_again_are_no_newer_load_k40(keys: list[int], begin: int | None) -> None:
+    """If they were, the table would be built from these rows alone."""
+    sent = [Sent(0, 0, place, key, "same", None) for place, key in enumerate(keys)]
+    try:
+        found = divided(sent).load.begins
+    except TerminalError as error:
+        assert (error.code, begin) == (RELOAD_UNCLEAR, None)
+    else:
+        assert found == {"t/0": begin}
 
 
 @settings(deadline=None, max_examples=50)

@@ -14,11 +14,10 @@ from typing import Any
 
 import fastavro
 
+from spark_jobs.sources.ces.unreadable import DATUM_START
 from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 
-_DATUM_START = b"\x061.0"
-"""The first bytes of a bare ``ChangeEvent``: the string "1.0" with its length."""
 _SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
 _LSN = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}")
 _TIME = re.compile(
@@ -74,6 +73,18 @@ DATA = fastavro.parse_schema(_data())
 
 DATA_SCHEMAS = (DATA_WITH_FINALEVENT, DATA)
 
+_TEXTS = ("specversion", "type", "source", "id", "logicalid", "time", "datacontenttype", "operation")
+# Texts are read as bytes, which need not be UTF-8, and `data` by its length only: the rest of it may be missing.
+_OUTER_START = fastavro.parse_schema(
+    _record("Start", **dict.fromkeys(_TEXTS, "bytes"), segmentindex="int", finalsegment="boolean", length="long")
+)
+_INNER_START = fastavro.parse_schema(
+    _record(
+        "Start", db="string", schema="string", tbl="string", columns="long", name="string", type="string", index="int"
+    )
+)
+_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*( *\([0-9a-zA-Z, ]+\))?")
+
 
 def unframed(body: bytes) -> bytes:
     """Returns an Avro message without the header that a schema registry puts before the record.
@@ -84,7 +95,7 @@ def unframed(body: bytes) -> bytes:
         return body
     for mark, header, name in ((_SINGLE_OBJECT, 10, "single-object"), (_CONFLUENT, 5, "schema registry")):
         if body.startswith(mark):
-            if body.startswith(_DATUM_START, header):
+            if body.startswith(DATUM_START, header):
                 return body[header:]
             raise Refusal("MESSAGE_INVALID", f"an Avro {name} frame without a change event behind it")
     raise Refusal("MESSAGE_INVALID", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
@@ -126,6 +137,23 @@ def read_data(datum: bytes) -> dict[str, Any]:
         except UNREADABLE as error:
             reasons.append(_described(error))
     raise Refusal("MESSAGE_INVALID", f"no Data record; with finalevent: {reasons[0]}; without: {reasons[1]}")
+
+
+def names_in_damaged(datum: bytes) -> tuple[str, str, str] | None:
+    """Database, schema and table at the start of a damaged or truncated outer record.
+
+    None if no list of columns follows them: then the bytes are probably something else.
+    """
+    stream = io.BytesIO(datum)
+    try:
+        fastavro.schemaless_reader(stream, _OUTER_START, None)
+        start: Any = fastavro.schemaless_reader(stream, _INNER_START, None)
+    except UNREADABLE:
+        return None
+    names = (start["db"], start["schema"], start["tbl"])
+    texts = (*names, start["name"])
+    is_column = 0 < start["columns"] <= 1024 and 0 <= start["index"] < 1024 and _TYPE.fullmatch(start["type"])
+    return names if is_column and all(texts) and "".join(texts).isprintable() else None
 
 
 def _described(error: BaseException) -> str:

@@ -241,7 +241,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         _refuse_another_row(data, columns, image)
         return Outcome((_row(at, INSERT, key, row=row),))
     try:
-        old = columns.read(images.old or "{}")[0]
+        old = columns.read("{}" if images.old is None else images.old)[0]
     except Refusal as refusal:
         raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
     _refuse_another_row(data, columns, image, old)
@@ -272,7 +272,7 @@ def _row(at: LogRow, op: str, key: str | None, **values: Any) -> LogRow:
 
 
 def _deletion(at: LogRow, data: Data, table: SourceTable, columns: ColumnList, old: str | None) -> LogRow:
-    image, text = columns.read(old or "{}")
+    image, text = columns.read("{}" if old is None else old)
     before = (text or columns.write_old(image)) if image else None
     # A source may leave old values out; the primary key is always included (C-71).
     if table.key_names <= image.keys():

@@ -1,8 +1,9 @@
-r"""Finds the table of an unreadable event, if the event's text still contains the table's name (C-95).
+r"""Finds the table of an unreadable event, if the event's bytes still contain the table's name (C-95).
 
 A dead letter without a table may concern every table of the mirror, so every table then counts as incomplete. A dead
 letter with a table concerns only this table, or none if the table is not mirrored. So the name is searched in JSON that
-is not an event, and in cut or altered JSON. A name counts only if the text contains no hint at a second table.
+is not an event, in cut or altered JSON, and at the start of Avro records. A name counts only if the bytes contain no
+hint at a second table.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import json
 import re
 from typing import NamedTuple
 
+DATUM_START = b"\x061.0"
+"""The first bytes of a bare ``ChangeEvent``: the string "1.0" with its length."""
 _MOST_BYTES = 4 * 2**20
 """An event begins with its table, so only this much of a longer one is searched."""
 
@@ -40,13 +43,17 @@ def table_in_line(line: bytes | None) -> NamedTable | None:
 
 
 def table_named_in(message: bytes | None, deepest: int = _DEEPEST) -> NamedTable | None:
-    """The table that the text of a message names.
+    """The table that the text or the Avro record of a message names.
 
-    None if the text names no table, as in the later pieces of a split event and in Avro records, or contains more than
-    one event.
+    None if the message names no table, as the later pieces of a split event, or contains more than one event.
     """
     body = (message or b"")[:_MOST_BYTES]
     sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
+    if not sources and body.count(DATUM_START) == 1:
+        from spark_jobs.sources.ces import avro  # with fastavro, which no run over JSON needs
+
+        names = avro.names_in_damaged(body[body.find(DATUM_START) :])
+        return None if names is None else NamedTable(*names)
     if len(sources) != 1 or len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body)):
         return None
     escape, start = sources[0][1], sources[0].end()

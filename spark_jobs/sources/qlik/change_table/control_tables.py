@@ -68,19 +68,23 @@ def _as_one(first: Statement, second: Statement) -> Statement:
 
 def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
     try:
-        described = json.loads(str(text or "{}"))
-        named = described.get("columns") or {}
+        described = json.loads(str(text or "{}"), object_pairs_hook=_unique)
         columns = {
             name.casefold(): ColumnStep(str(one.get("action") or "").upper(), _name(one.get("columnNewName")))
-            for name, one in named.items()
+            for name, one in (described.get("columns") or {}).items()
         }
-        if len(columns) != len(named):
-            return None, None  # two names differ in case only
         renamed_to = _name(described.get("tableNewName"))
         is_other = renamed_to is not None and renamed_to != described.get("table")
         return columns, renamed_to if is_other else None
     except (ValueError, AttributeError, RecursionError):
         return None, None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len({name.casefold() for name in found}) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def _name(value: Any) -> str | None:

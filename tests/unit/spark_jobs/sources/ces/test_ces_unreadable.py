@@ -37,6 +37,10 @@ def unreadable(**where: str) -> list[tuple[str, bytes]]:
         ("no pkkey, in the case of the prose", event(replaced={"data": json.dumps(prose)}, **where)),
         ("cut data", event(replaced={"data": data[:-20]}, **where)),
         ("doubled quotes", whole.replace(b'"INS"', b'""INS""')),
+        ("avro", avro_event(replaced={"type": "x"}, **where)),
+        ("cut avro", avro_event(**where)[:-3]),
+        ("cut avro in a frame", b"\x00\x00\x00\x00\x01" + avro_event(**where)[:-3]),
+        ("avro behind something", b"\xef\xbb\xbf" + avro_event(**where)),
         ("json in avro, cut", avro(ces_avro.CHANGE_EVENT, envelope("INS", data.encode()))[:-20]),
     ]  # fmt: skip
 
@@ -84,8 +88,9 @@ def test_what_shows_no_table_for_certain_is_of_none(body: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, 700, 7))
-def test_a_message_that_was_cut_anywhere_shows_its_table_or_none(cut: int) -> None:
-    body = event(tbl='or"d\\ers', schema="größe")
+@pytest.mark.parametrize("make", [event, avro_event])
+def test_a_message_that_was_cut_anywhere_shows_its_table_or_none(cut: int, make: Any) -> None:
+    body = make(tbl='or"d\\ers', schema="größe")
     assert table_named_in(body[:cut]) in (None, NamedTable("shop", "größe", 'or"d\\ers'))
 
 
