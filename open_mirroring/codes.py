@@ -136,7 +136,7 @@ _TABLE = (
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "The table's folder in the landing zone contains a link, a file of another writer, or a file that is back "
         "after Fabric removed it.",
-        "find out who put it there. Move a link, or a file without a number, out of the folder. Compare a "
+        "find out who put the file there. Move a link, or a file without a number, out of the folder. Compare a "
         "numbered file with the file of this number in Fabric's folder of processed files. If the two are equal, "
         f"Fabric applied the file: {RESET}; if they differ, move the file out of the folder",
         never="delete a numbered file before you have compared it: Fabric keeps the file with the highest number on "
