@@ -153,7 +153,7 @@ LookAgain = Callable[[str, int, int], CameAgain | None]
 """Finds keys that came more than once among loaded rows between two places of a partition; None if there are none."""
 
 
-def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain, moved: int = 0) -> NewestLoad:
+def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain, moved: int) -> NewestLoad:
     """Find where the newest full load begins in each partition, and which changes come after the full load.
 
     *partitions* has the table's runs in order. *look_again* compares the keys of rows in a run. *moved* is how often
@@ -166,22 +166,27 @@ def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: Look
     behind = {p: sum(run.is_load for run in found[1:]) for p, found in runs.items()}
     most = max(behind.values(), default=0)
     begins: dict[str, int] = {}
-    agains = {p: [look_again(p, run.first, run.last) for run in found] for p, found in loads.items() if found}
+    agains: dict[str, list[CameAgain | None]] = {}
+    for partition, found in loads.items():
+        if found:
+            came = [look_again(partition, run.first, run.last) for run in found]
+            agains[partition] = [again if again is not None and again.is_load else None for again in came]
     # A partition that begins with a change had no row in the first load.
     sent = {p: 0 if runs[p][0].is_load else 1 for p in agains}
-    for partition, found in agains.items():
-        sent[partition] += sum(again.times if again is not None and again.is_load else 1 for again in found)
+    for partition, seconds in agains.items():
+        sent[partition] += sum(1 if again is None else again.times for again in seconds)
+    most_sent = max([moved, *sent.values()])
     for partition in agains:
-        if sent[partition] < max(moved, *sent.values()):
+        if sent[partition] < most_sent:
             raise _unclear(f"whether partition {partition!r} has rows of the newest load: others have more loads")
         newest = loads[partition][-1]
         again = agains[partition][-1]
         if most and behind[partition] == most:
-            begin = again.begin if again is not None and again.is_load and again.lacks_keys else newest.first
-        elif not most and (again is None or not again.is_load):
+            begin = again.begin if again is not None and again.lacks_keys else newest.first
+        elif not most and again is None:
             continue
         else:
-            begin = again.begin if again is not None and again.is_load else None
+            begin = None if again is None else again.begin
         if begin is None:
             raise _unclear(f"which rows of partition {partition!r} from {newest.first} on are of the newest load")
         begins[partition] = begin

@@ -168,11 +168,11 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
         is_other = is_known(sql_type) and not (is_alike and column.type == landing_type(sql_type))
     if is_other:
         return _read_typed(array, sql_type, column, field, bad)
-    if not field.nullable and pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        lost = pc.not_equal(pc.floor_temporal(array, unit="microsecond"), array)
-        _note_where(lost, column, "has more than 6 digits of a second", bad)
     landed = _cast(array, column, field)
     if landed is None:
+        if not field.nullable and pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+            lost = pc.not_equal(pc.floor_temporal(array, unit="microsecond"), array)
+            _note_where(lost, column, "has more than 6 digits of a second", bad)
         # The exact reader finds the value that does not fit.
         texts, index = texts_as(array, read_type(sql_type)), pa.array(np.arange(len(array)))
         return typed_column(texts, sql_type, field, index, bad)
