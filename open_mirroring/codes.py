@@ -16,7 +16,6 @@ RESET = "reset the table (`open-mirroring reload-table`)"
 FROM_LOG = ", from the change log if that contains every row, and if not with a new `initial_load`"
 DROP = "drop it at the target (`open-mirroring drop-table`)"
 _LIFT = "lift the stop (`open-mirroring resume`)"
-_DELIVER = "deliver it again under a new name; changes that were read before are not applied twice"
 
 
 class Kind(StrEnum):
